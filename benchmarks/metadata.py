@@ -10,16 +10,18 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake import DeltaTable
 
 from retention import open_warehouse
+from retention.delta import entries
 from retention.schemas.files import FILE_STATS
-from retention.schemas.messages import MESSAGES, PARTITION_COLUMNS
+from retention.stores.delta import internals
 from retention.stores.delta.actions import add_action
 from retention.stores.layout import Layout
 from retention.stores.sidecar.stats_cache import StatisticsCache
@@ -28,13 +30,12 @@ EACH = 1_000
 EACH_STREAM = 24
 END = 1_700_000_000 * 10**9
 SPAN = 60 * 86_400 * 10**9
-_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _BEFORE = """
 import sys, time
 from pathlib import Path
 from retention.startup import spare_pandas
 spare_pandas()
-import deltalake, retention.api.warehouse, retention.stores.delta.store, pyarrow.parquet
+import retention.api.warehouse, retention.stores.delta.store, pyarrow.parquet
 place, instant = Path(sys.argv[1]), int(sys.argv[2])
 before, processor = time.perf_counter(), time.process_time()
 """
@@ -64,22 +65,20 @@ def make_stream(folder: Path, segments: int) -> None:
     (folder / "retention.yaml").write_text(json.dumps({"warehouse": ".", "streams": [stream]}))
     opened = open_warehouse(folder).stream("BIG").opened
     opened.store.create()
-    table = DeltaTable(f"{opened.root}/messages")
     files = _files(segments)
-    now_ms = END // 10**6
     counters = {"next_seq/0": segments * EACH + 1, "open_base/0": (segments - 1) * EACH + 1}
-    table.create_write_transaction(
-        [add_action(row, data_change=True) for row in files.to_pylist()],
-        "append",
-        MESSAGES,
-        partition_by=list(PARTITION_COLUMNS),
-        commit_properties=CommitProperties(
-            app_transactions=[Transaction(name, at, now_ms) for name, at in counters.items()]
-        ),
-        post_commithook_properties=_NO_HOOKS,
-    )
-    StatisticsCache(Layout(opened.root, "BIG"), time.time_ns).add(files)
+    layout = Layout(opened.root, "BIG")
+    write_first_files(layout, files, counters)
+    StatisticsCache(layout, time.time_ns).add(files)
     DeltaTable(f"{opened.root}/messages").create_checkpoint()
+
+
+def write_first_files(layout: Layout, files: pa.Table, counters: Mapping[str, int]) -> None:
+    """Write version 1 of a Delta stream's log: an entry that adds files and sets counters."""
+    txns = [{"appId": name, "version": at, "lastUpdated": 0} for name, at in counters.items()]
+    adds = [add_action(row, None, data_change=True) for row in files.to_pylist()]
+    content = entries.encode([*({"txn": txn} for txn in txns), *adds])
+    Path(internals.entry_place(layout.messages, 1)).write_bytes(content)
 
 
 def make_streams(folder: Path, streams: int, segments: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+from deltalake import DeltaTable
 
 from benchmarks import iggy_logs, metadata
 from retention import open_warehouse
@@ -23,8 +23,6 @@ from retention.api.topic import Topic
 from retention.apply.guards import Guards
 from retention.core.outcomes import Outcome
 from retention.schemas.files import FILE_STATS
-from retention.schemas.messages import MESSAGES, PARTITION_COLUMNS
-from retention.stores.delta.actions import add_action
 from retention.stores.layout import Layout, new_path
 from retention.stores.offset_table import Offsets, OffsetTable, StoredOffset, reader_of
 from retention.stores.parquet.listing import COARSE_NS
@@ -40,7 +38,6 @@ STEP_NS = 60 * 10**9
 EXPIRY_S = 86_400
 FIRST_NS = 1_700_000_000 * 10**9
 _CONTENT = bytes(100)
-_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 Value = TypeVar("Value")
 
@@ -67,15 +64,7 @@ def make_topic(folder: Path, format_: str, segments: int) -> Topic:
 
 def _delta(layout: Layout, files: pa.Table, ends: Mapping[int, int]) -> None:
     names = (f"{kind}/{at}" for kind in ("next_seq", "open_base") for at in ends)
-    set_ = [Transaction(name, ends[int(name[-1])], 0) for name in names]
-    DeltaTable(layout.messages).create_write_transaction(
-        [add_action(row, data_change=True) for row in files.to_pylist()],
-        "append",
-        MESSAGES,
-        partition_by=list(PARTITION_COLUMNS),
-        commit_properties=CommitProperties(app_transactions=set_),
-        post_commithook_properties=_NO_HOOKS,
-    )
+    metadata.write_first_files(layout, files, {name: ends[int(name[-1])] for name in names})
     StatisticsCache(layout, time.time_ns).add(files)
     DeltaTable(layout.messages).create_checkpoint()
 

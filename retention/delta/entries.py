@@ -48,7 +48,7 @@ def split(content: bytes, place: str) -> SplitEntry:
     """Parse an entry except for its file actions, which may be many; files of the change feed are left out.
 
     Raises:
-        DamagedError: a line is not an action.
+        DamagedError: a line is not an action, or there is none.
     """
     others: list[Action] = []
     start = lines = longest = 0
@@ -61,6 +61,8 @@ def split(content: bytes, place: str) -> SplitEntry:
             lines += 1
             others.append(_parsed(line, place))
         longest, start = max(longest, end - start), end + 1
+    if not lines:
+        raise damaged_entry(place, "it is empty, and what it committed is lost")
     return SplitEntry(content, lines, longest, others)
 
 

@@ -9,6 +9,7 @@ from retention.errors import CommitUnknownError, LostCommitError, StorageError
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import first_line, storage_error
+from retention.storage.s3 import object_store
 
 WINDOW_S = 0.1
 """The longest time, seconds, between Spark's look for a version and its rename, unless Spark is paused."""
@@ -68,12 +69,9 @@ def _put_object(place: str, content: bytes, token: str) -> bool:
         PermissionDeniedError,
         UnauthenticatedError,
     )
-    from obstore.store import S3Store
 
     directory, _, name = place.rpartition("/")
-    store = S3Store.from_url(
-        directory, client_options={"allow_http": True}, retry_config={"max_retries": 3}
-    )
+    store = object_store(directory)
     for pause_s in (*_PAUSES_S, None):
         try:
             obstore.put(store, name, content, mode="create")

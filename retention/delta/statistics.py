@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -43,7 +43,8 @@ _KINDS = {
 }
 
 
-_Wanted = Mapping[tuple[str, ...], pa.DataType]
+_Place = tuple[str, ...]
+_Wanted = Mapping[_Place, pa.DataType]
 """Place of a value in statistics → its type."""
 
 
@@ -85,6 +86,27 @@ def bounds(snapshot: DeltaSnapshot, path: Sequence[str], kind: str) -> ColumnBou
     return ColumnBounds(low, high, pc.if_else(is_null, rows, 0), rows)
 
 
+def integers(live: pa.Table, leaves: Sequence[_Place]) -> dict[_Place, pa.Array]:
+    """Integers in the statistics of live files, as logged; null where a file has none.
+
+    Args:
+        live: shape `LIVE_FILES`, or with `stats_parsed`, too.
+        leaves: their places, such as `("minValues", "seq")`.
+    """
+    pieces = list(_parsed(live["stats"], dict.fromkeys(leaves, pa.int64())))
+    nothing = pa.array([], pa.int64())
+    values = {
+        leaf: pa.concat_arrays([nothing, *(each[leaf] for each in pieces)]) for leaf in leaves
+    }
+    if STATS_PARSED not in live.column_names:
+        return values
+    typed = live[STATS_PARSED].combine_chunks()
+    return {
+        leaf: pc.coalesce(logged, _as_integers(_leaf(typed, leaf), "long"))
+        for leaf, logged in values.items()
+    }
+
+
 def _widened(low: pa.Array, high: pa.Array, kind: str) -> tuple[pa.Array, pa.Array]:
     """Bounds that include everything that a writer may have truncated; contradictory ones are unknown."""
     if kind == "date":
@@ -120,7 +142,7 @@ def _of_struct(statistics: pa.StructArray, path: Sequence[str], kind: str) -> Co
     )
 
 
-def _leaves(path: Sequence[str]) -> list[tuple[str, ...]]:
+def _leaves(path: Sequence[str]) -> list[_Place]:
     """The places of a column's bounds in statistics, in the order of `ColumnBounds`."""
     return [*((kind, *path) for kind in ("minValues", "maxValues", "nullCount")), ("numRecords",)]
 
@@ -149,16 +171,6 @@ def _as_integers(values: pa.Array, kind: str) -> pa.Array:
 
 
 def _of_json(statistics: pa.ChunkedArray, path: Sequence[str], kind: str) -> ColumnBounds:
-    parsed = [
-        _of_slice(chunk.slice(start, _SLICE), path, kind)
-        for chunk in statistics.chunks
-        for start in range(0, len(chunk), _SLICE)
-    ]
-    columns = zip(*parsed, strict=True) if parsed else [()] * len(ColumnBounds._fields)
-    return ColumnBounds(*(pa.concat_arrays([pa.array([], pa.int64()), *each]) for each in columns))
-
-
-def _of_slice(texts: pa.StringArray, path: Sequence[str], kind: str) -> ColumnBounds:
     value = pa.int64() if kind in INTEGERS else pa.string()
     low, high, nulls, rows = _leaves(path)
     wanted = {rows: pa.int64()}
@@ -166,24 +178,34 @@ def _of_slice(texts: pa.StringArray, path: Sequence[str], kind: str) -> ColumnBo
         wanted[nulls] = pa.int64()
     if path and kind in _KINDS:
         wanted |= {low: value, high: value}
-    try:
-        columns = _in_columns(texts, wanted)
-    except pa.ArrowException:
-        columns = _in_rows(texts, wanted)
-    nothing = pa.nulls(len(texts), pa.int64())
-    bounds = [columns.get(leaf, nothing) for leaf in (low, high, nulls, rows)]
-    return ColumnBounds(
-        *(_from_text(each, kind) if pa.types.is_string(each.type) else each for each in bounds)
-    )
+    nothing = pa.array([], pa.int64())
+    parsed: list[list[pa.Array]] = [[nothing] for _ in ColumnBounds._fields]
+    for columns in _parsed(statistics, wanted):
+        unknown = pa.nulls(len(columns[rows]), pa.int64())
+        for pieces, leaf in zip(parsed, (low, high, nulls, rows), strict=True):
+            values = columns.get(leaf, unknown)
+            pieces.append(_from_text(values, kind) if pa.types.is_string(values.type) else values)
+    return ColumnBounds(*map(pa.concat_arrays, parsed))
 
 
-def _in_columns(texts: pa.StringArray, wanted: _Wanted) -> dict[tuple[str, ...], pa.Array]:
+def _parsed(statistics: pa.ChunkedArray, wanted: _Wanted) -> Iterator[dict[_Place, pa.Array]]:
+    """Values of leaves in JSON texts, a slice of the texts at a time; null where there is no such value."""
+    for chunk in statistics.chunks:
+        for start in range(0, len(chunk), _SLICE):
+            texts = chunk.slice(start, _SLICE)
+            try:
+                yield _in_columns(texts, wanted)
+            except pa.ArrowException:
+                yield _in_rows(texts, wanted)
+
+
+def _in_columns(texts: pa.StringArray, wanted: _Wanted) -> dict[_Place, pa.Array]:
     """Values of leaves in JSON objects, parsed at once.
 
     Raises:
         pa.ArrowException: a text is not an object of such leaves.
     """
-    schema = pa.schema({leaf[0]: _nested(leaf[1:], kind) for leaf, kind in wanted.items()})
+    schema = pa.schema(_fields(wanted))
     is_object = pc.fill_null(pc.starts_with(texts, "{"), fill_value=False)
     lines = pa.ListArray.from_arrays([0, len(texts)], pc.if_else(is_object, texts, "{}"))
     content = pc.binary_join(lines, "\n")[0].as_buffer()
@@ -197,7 +219,7 @@ def _in_columns(texts: pa.StringArray, wanted: _Wanted) -> dict[tuple[str, ...],
     return {leaf: _leaf(parsed[leaf[0]].combine_chunks(), leaf[1:]) for leaf in wanted}
 
 
-def _in_rows(texts: pa.StringArray, wanted: _Wanted) -> dict[tuple[str, ...], pa.Array]:
+def _in_rows(texts: pa.StringArray, wanted: _Wanted) -> dict[_Place, pa.Array]:
     """Values of leaves in JSON texts of any content; null where there is no such value."""
     parsed = [_object(text) for text in texts.to_pylist()]
     return {
@@ -222,10 +244,14 @@ def _value(known: Any, leaf: Sequence[str], kind: pa.DataType) -> str | int | No
     return known if is_integer and abs(known) < _TOO_LARGE else None
 
 
-def _nested(path: Sequence[str], kind: pa.DataType) -> pa.DataType:
-    for name in reversed(path):
-        kind = pa.struct({name: kind})
-    return kind
+def _fields(wanted: _Wanted) -> list[pa.Field]:
+    """The fields of objects that have values at given places."""
+    inner: dict[str, dict[_Place, pa.DataType]] = {}
+    for (name, *rest), kind in wanted.items():
+        inner.setdefault(name, {})[tuple(rest)] = kind
+    return [
+        pa.field(name, kinds.get(()) or pa.struct(_fields(kinds))) for name, kinds in inner.items()
+    ]
 
 
 def _from_text(texts: pa.StringArray, kind: str) -> pa.Array:

@@ -11,7 +11,7 @@ from pyarrow import fs
 
 from retention.storage import files
 from retention.storage.errors import as_storage_errors
-from retention.storage.s3 import file_system
+from retention.storage.s3 import file_system, object_store
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,9 @@ def _objects(location: str) -> list[ListedFile]:
     """The objects below a prefix, with their ETags if obstore can be used."""
     import obstore
     from obstore.exceptions import BaseError
-    from obstore.store import S3Store
 
     try:
-        store = S3Store.from_url(
-            location, client_options={"allow_http": True}, retry_config={"max_retries": 3}
-        )
+        store = object_store(location)
         listed = [
             ListedFile(
                 str(meta["path"]),
@@ -88,7 +85,7 @@ def _objects(location: str) -> list[ListedFile]:
             for meta in page
         ]
     except BaseError:
-        # Only Arrow finds some credentials, such as those of a profile.
+        # Only Arrow finds some credentials, such as those of a single sign-on.
         listed = _by_arrow(location)
     if not listed:
         raise FileNotFoundError(location)

@@ -10,8 +10,12 @@ from configparser import Error as ConfigParserError
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pyarrow import fs
+
+if TYPE_CHECKING:
+    from obstore.store import S3Store
 
 NOT_ALLOWED = "the credentials (or the lack of any) do not allow it"
 NO_ANSWER = "the store does not answer"
@@ -54,12 +58,19 @@ _REFUSALS = (
         "give ones that may list, read, write and delete there",
     ),
     (
+        r"169\.254\.169\.254",
+        "no credentials were found that a commit can use",
+        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (after a single sign-on: `eval $(aws configure "
+        "export-credentials --format env)`)",
+    ),
+    (
         r"NETWORK_CONNECTION|Could not (connect|resolve)|error sending request|dns error|Connection refused",
         NO_ANSWER,
         "look at AWS_ENDPOINT_URL and the network",
     ),
 )
 """Patterns of error texts, each with reason and remedy; the first match counts."""
+_KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 _MUTE = re.compile(r"No response body|HTTP status 40[03]|HTTP status 301")
 """Errors in responses without a body, and so without a reason."""
 
@@ -127,14 +138,45 @@ def region() -> str:
     return named or _profile().get("region") or "us-east-1"
 
 
+def object_store(location: str) -> S3Store:
+    """The client for conditional puts below an `s3://` location; it does not read profiles by itself."""
+    from obstore.store import S3Store
+
+    keys = {} if os.environ.get("AWS_ACCESS_KEY_ID") else _profile_keys()
+    return S3Store.from_url(
+        location,
+        region=region(),
+        **keys,
+        client_options={"allow_http": True},
+        retry_config={"max_retries": 3},
+    )
+
+
+def _profile_keys() -> dict[str, Any]:
+    """The keys of the chosen profile; empty if it has none, as with a single sign-on."""
+    file = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
+    section = {**_profile(), **_section(file, _profile_name())}
+    if _KEYS[0] not in section:
+        return {}
+    return {name: section[name] for name in _KEYS if name in section}
+
+
 def _profile() -> Mapping[str, str]:
     """The chosen profile's section of the AWS configuration file; empty if there is none."""
+    name = _profile_name()
+    file = os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")
+    return _section(file, name if name == "default" else f"profile {name}")
+
+
+def _profile_name() -> str:
+    return os.environ.get("AWS_PROFILE", "default")
+
+
+def _section(file: str, name: str) -> Mapping[str, str]:
     config = ConfigParser(interpolation=None)
     with suppress(ConfigParserError, UnicodeDecodeError):
-        config.read(Path(os.environ.get("AWS_CONFIG_FILE", "~/.aws/config")).expanduser())
-    name = os.environ.get("AWS_PROFILE", "default")
-    section = name if name == "default" else f"profile {name}"
-    return config[section] if config.has_section(section) else {}
+        config.read(Path(file).expanduser())
+    return config[name] if config.has_section(name) else {}
 
 
 @cache

@@ -1,7 +1,6 @@
-"""What of deltalake 1.6.6 the engine rests on beyond its documentation: the first thing that a new version may break.
+"""Behaviour of deltalake 1.6.6 beyond its documentation on which documents of consumers, checkpoints and others rest.
 
-Each test is one sentence of `retention.stores.delta.internals` and of its callers. Where one fails under a new
-deltalake, change the sentence and the code that rests on it, then the version here.
+Where a test fails under a new deltalake, change its sentence and the code that rests on it, then the version here.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from threading import Barrier
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import (
     CommitProperties,
@@ -25,8 +23,8 @@ from deltalake import (
     write_deltalake,
 )
 from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import AddAction
 
+from retention.delta import snapshot
 from retention.stores.delta import internals
 
 SHAPE = pa.schema([("part", pa.int64()), ("n", pa.int64())])
@@ -52,13 +50,6 @@ def commit(table: DeltaTable, actions: list[Any], **properties: Any) -> None:
         commit_properties=CommitProperties(max_commit_retries=0, **properties),
         post_commithook_properties=NO_HOOKS,
     )
-
-
-def live(place: str) -> dict[str, Any]:
-    """The single live file, from deltalake."""
-    actions = pa.RecordBatchReader.from_stream(DeltaTable(place).get_add_actions(flatten=True))
-    [row] = actions.read_all().to_pylist()
-    return dict(row)
 
 
 def lines(place: str, number: int) -> list[dict[str, Any]]:
@@ -99,33 +90,6 @@ def test_a_commit_says_its_program_and_carries_metadata_and_transactions(place: 
     assert txn == {"appId": "next_seq/0", "version": 7, "lastUpdated": 1_000}
 
 
-def test_the_private_remove_action_is_written_as_it_was_given(place: str) -> None:
-    known = live(place)
-    removed = internals.remove_action(
-        known["path"], {"part": "1"}, known["size_bytes"], 17, data_change=False
-    )
-    commit(DeltaTable(place), [removed])
-    [(kind, fields)] = internals.file_actions(internals.read_entry(place, 2) or b"")
-    wanted = {
-        "path": known["path"],
-        "dataChange": False,
-        "deletionTimestamp": 17,
-        "size": known["size_bytes"],
-        "partitionValues": {"part": "1"},
-    }
-    assert kind == "remove"
-    assert wanted.items() <= fields.items()
-    assert fields.get("deletionVector") is None
-    assert DeltaTable(place).to_pyarrow_table().num_rows == 0
-
-
-def test_removing_what_is_gone_is_no_error(place: str) -> None:
-    """So the engine checks pins itself, on the committing handle."""
-    gone = internals.remove_action("part=1/never.parquet", {"part": "1"}, 1, 17, data_change=True)
-    commit(DeltaTable(place), [gone])
-    assert DeltaTable(place).version() == 2
-
-
 def test_without_retries_a_rival_is_never_committed_behind(place: str) -> None:
     ours, rival = DeltaTable(place), DeltaTable(place)
     commit(rival, [])
@@ -141,26 +105,6 @@ def test_without_hooks_nothing_is_done_behind_a_commit(place: str) -> None:
     assert (entries, checkpoints) == (list(range(14)), {})
 
 
-def test_paths_are_escaped_in_the_log_and_nowhere_else(place: str, tmp_path: Path) -> None:
-    name = "part=1/a b.parquet"
-    pq.write_table(pa.table({"n": [1]}), Path(place, name))
-    size = Path(place, name).stat().st_size
-    added = AddAction(name, size, {"part": "1"}, 3, data_change=True, stats='{"numRecords":1}')
-    commit(DeltaTable(place), [added])
-    [(kind, fields)] = internals.file_actions(internals.read_entry(place, 2) or b"")
-    assert (kind, fields["path"]) == ("add", "part=1/a%20b.parquet")
-    assert DeltaTable(place).to_pyarrow_table().num_rows == 11
-    assert not list(tmp_path.rglob("*%20*"))
-
-
-def test_live_files_are_told_with_their_partitions_and_statistics(place: str) -> None:
-    assert {
-        name: value
-        for name, value in live(place).items()
-        if name not in {"path", "size_bytes", "modification_time"}
-    } == {"num_records": 10, "null_count.n": 0, "min.n": 0, "max.n": 9, "partition.part": 1}
-
-
 def test_a_checkpoint_is_beside_the_entry_and_has_all_transactions(place: str) -> None:
     for number in (7, 8):
         commit(DeltaTable(place), [], app_transactions=[Transaction("next_seq/0", number, 1)])
@@ -170,13 +114,8 @@ def test_a_checkpoint_is_beside_the_entry_and_has_all_transactions(place: str) -
     assert (number, list(internals.log_files(place)[1])) == (4, [4])
     assert places == [f"{place}/_delta_log/{4:020d}.checkpoint.parquet"]
     assert all(internals.is_checkpoint(place, one) for one in places)
-    assert internals.checkpoint_transactions(places) == {"next_seq/0": 8, "batch/app": 3}
+    assert snapshot.read(place).transactions == {"next_seq/0": 8, "batch/app": 3}
     assert list(internals.whole_checkpoints(place, 3)) == []
-
-
-def test_deletion_vectors_are_told_by_whole_locations(place: str) -> None:
-    told = pa.RecordBatchReader.from_stream(DeltaTable(place).deletion_vectors()).read_all()
-    assert (told.num_rows, "filepath" in told.column_names) == (0, True)
 
 
 def test_a_directory_is_a_table_if_it_has_a_log(place: str) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from obstore.exceptions import UnauthenticatedError
 
 from retention.api.warehouse import open_warehouse
 from retention.storage import files
@@ -92,18 +91,3 @@ def test_what_a_trial_of_a_store_finds_does_not_depend_on_who_comes_first(
             found.append(commits_exclude(place))
     assert found == [True, False] * 6
     assert files.walk(bucket) == []
-
-
-def test_where_only_deltalake_finds_credentials_its_commits_are_tried(
-    door: tuple[Front, str], bucket: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    front, address = door
-    monkeypatch.setenv("AWS_ENDPOINT_URL", address)
-
-    def unknown(*_: object, **__: object) -> None:
-        raise UnauthenticatedError("no credentials")
-
-    monkeypatch.setattr("retention.stores.checks.capability_probe.obstore.put", unknown)
-    for front.unconditional in (False, True):
-        with trial_place(bucket) as place:
-            assert commits_exclude(place) is not front.unconditional

@@ -110,8 +110,6 @@ DAMAGES: list[Callable[[Path], Path]] = [
     a_cut_classic_one,
     an_empty_classic_one,
     a_cut_part,
-    a_missing_part,
-    a_hint_to_nothing,
     a_cut_sidecar,
     a_missing_sidecar,
     a_cut_manifest,
@@ -152,6 +150,19 @@ def test_a_damaged_checkpoint_is_named_with_what_to_delete(
         Path(place).unlink()
     assert messages(given) == list(range(1, CHECKPOINT + 3))
     assert given.run("publish", "ORDERS", "-", stdin=LINE).exit_code == 0
+
+
+@pytest.mark.parametrize("damage", [a_missing_part, a_hint_to_nothing])
+def test_a_checkpoint_that_only_others_need_is_named_by_the_next_one(
+    tmp_path: Path, log: Path, damage: Callable[[Path], Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    given, damaged = Commands(tmp_path), damage(log)
+    for _ in range(CHECKPOINT - 2):
+        assert given.run("publish", "ORDERS", "-", stdin=LINE).exit_code == 0
+    said = caplog.text
+    assert messages(given) == list(range(1, 2 * CHECKPOINT + 1))
+    assert f"{damaged}: this checkpoint of the log of stream ORDERS cannot be read (" in said
+    assert "so nothing is lost; nothing was changed; delete " in said
 
 
 def test_a_whole_checkpoint_of_the_second_version_is_read(tmp_path: Path, log: Path) -> None:

@@ -20,7 +20,7 @@ from tests.support.unlucky import ACTS, claims, print_tally
 
 ALL = os.environ.get("RETENTION_FAULTS") == "all"
 """Whether each operation fails for each kind of path, at its first and last call: `make long NAME=faults`."""
-DECIDING = ("link", "rename", "replace", "delta commit")
+DECIDING = ("link", "rename", "replace")
 """Operations with a durable effect; these fail for each kind of path."""
 QUICK = ("publish", "first-publish", "import", "apply")
 """The commands that cover every way to write."""

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from retention.delta.snapshot import DeltaSnapshot
+from retention.delta.snapshot import DeltaSnapshot, read
 
 PROTOCOL = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
 
@@ -42,6 +42,11 @@ def write_entry(root: Path, version: int, actions: Iterable[Any]) -> Path:
     place.parent.mkdir(parents=True, exist_ok=True)
     place.write_text("".join(json.dumps(action) + "\n" for action in actions))
     return place
+
+
+def write_next(root: Path, actions: Iterable[Any]) -> Path:
+    """Write the entry after the newest of a table's log, and return its path."""
+    return write_entry(root, read(str(root)).version + 1, actions)
 
 
 def assert_as_deltalake(snapshot: DeltaSnapshot) -> None:

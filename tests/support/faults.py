@@ -23,7 +23,6 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError
 
 Answer = TypeVar("Answer")
 SLOW_S = 0.01
@@ -58,7 +57,6 @@ _KINDS: Mapping[str, tuple[Kind, ...]] = {
     "close": (Kind.AFTER,),
     "lock": (Kind.BEFORE,),
     "link": (Kind.BEFORE, Kind.AFTER, Kind.DEAD, Kind.FULL, Kind.RIVAL),
-    "delta commit": (Kind.BEFORE, Kind.AFTER, Kind.DEAD, Kind.FULL, Kind.RIVAL),
 }
 
 
@@ -121,9 +119,7 @@ class Storage:
             _let_go(answer)
             raise _error(errno.EIO, place, failing)
         if kind is Kind.RIVAL:
-            if failing is OSError:
-                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), place)
-            raise CommitFailedError("Transaction failed: Version already exists")
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), place)
         return answer
 
     def kind(self, operation: str, nth: int) -> Kind | None:
@@ -215,12 +211,8 @@ def _replacements(storage: Storage) -> Iterator[tuple[Any, str, Any]]:
     yield os, "open", _descriptor_opener(storage, os.open)
     yield io, "open", _opener(storage, io.open)
     yield pa, "OSFile", _arrow_opener(storage, pa.OSFile)
-    for operation, name in (
-        *(("delta open", "__init__"), ("delta commit", "create_write_transaction")),
-        ("delta checkpoint", "create_checkpoint"),
-    ):
+    for operation, name in (("delta open", "__init__"), ("delta checkpoint", "create_checkpoint")):
         yield DeltaTable, name, _of_table(storage, operation, getattr(DeltaTable, name))
-    yield DeltaTable, "create", _creator(storage, DeltaTable.create)
 
 
 def _by_path(storage: Storage, operation: str, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -338,15 +330,6 @@ def _of_table(storage: Storage, operation: str, real: Callable[..., Any]) -> Cal
         inside = f"{place.rstrip('/')}/_delta_log"
         return storage.do(
             operation, inside, lambda: real(table, *arguments, **options), failing=_RustError
-        )
-
-    return replacement
-
-
-def _creator(storage: Storage, real: Callable[..., Any]) -> Callable[..., Any]:
-    def replacement(place: str, *arguments: Any, **options: Any) -> Any:
-        return storage.do(
-            "delta create", place, lambda: real(place, *arguments, **options), failing=_RustError
         )
 
     return replacement

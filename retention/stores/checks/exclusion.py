@@ -46,7 +46,8 @@ def refuse_without_exclusion(root: str) -> None:
 
 
 def _excludes(warehouse: str) -> bool:
-    # Load deltalake only if exclusion depends on its commits.
+    from obstore.exceptions import BaseError
+
     from retention.stores.checks.capability_probe import commits_exclude, trial_place
 
     try:
@@ -54,7 +55,7 @@ def _excludes(warehouse: str) -> bool:
             return commits_exclude(place)
     except RetentionError:
         raise
-    except Exception as error:  # deltalake maps the store's response to various errors
+    except (BaseError, OSError) as error:
         if _NOT_IMPLEMENTED.search(str(error)):
             return False
         raise storage_error(warehouse, error) from error

@@ -5,53 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
-
-from deltalake.transaction import AddAction
+from typing import Any
 
 from retention.core.vector_paths import data_path
 from retention.delta import entries
 from retention.delta.entries import Action
 from retention.errors import VerificationError
 from retention.schemas.messages import NEVER
-from retention.stores.delta import internals
 from retention.stores.layout import is_ours
-
-if TYPE_CHECKING:
-    from retention.stores.delta.internals import FileAction
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT64 = range(-(2**63), 2**63)
 
 
-def add_action(row: Mapping[str, Any], *, data_change: bool) -> AddAction:
-    """The action that adds a file to the table.
-
-    Args:
-        row: one row of `FILE_STATS`.
-        data_change: whether streaming readers see its rows as new.
-
-    Raises:
-        VerificationError: a value does not fit the table's columns.
-    """
-    _check(row)
-    return AddAction(
-        path=row["path"],
-        size=row["file_bytes"],
-        partition_values=_partition_values(row),
-        modification_time=row["modified_ms"],
-        data_change=data_change,
-        stats=json.dumps(_stats(row), separators=(",", ":")),
-    )
-
-
-def vector_add(
+def add_action(
     row: Mapping[str, Any], vector: Mapping[str, Any] | None, *, data_change: bool
 ) -> Action:
-    """The action that adds a file under a vector, as an entry of our own has it.
+    """The action that adds a file.
 
     Args:
-        row: one row of `FILE_STATS`, of the rows that the vector leaves.
+        row: one row of `FILE_STATS`, of the rows that a vector leaves.
         vector: the vector's descriptor; None without one.
         data_change: whether streaming readers see its rows as new.
 
@@ -69,10 +42,10 @@ def vector_add(
     return {"add": fields if vector is None else {**fields, "deletionVector": dict(vector)}}
 
 
-def vector_remove(
+def remove_action(
     row: Mapping[str, Any], vector: Mapping[str, Any] | None, *, data_change: bool, at_ms: int
 ) -> Action:
-    """The action that removes a file with the vector that the table has for it, as an entry of our own has it.
+    """The action that removes a file, with the vector that the table has for it.
 
     Args:
         row: one row of `LOGGED_FILES`.
@@ -87,26 +60,12 @@ def vector_remove(
 def _located(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "path": entries.escaped(data_path(row["path"])),
-        "partitionValues": _partition_values(row),
+        "partitionValues": {
+            "partition": str(int(row["partition"])),
+            "segment": str(int(row["segment"])),
+        },
         "size": row["file_bytes"],
     }
-
-
-def remove_action(row: Mapping[str, Any], *, data_change: bool, at_ms: int) -> FileAction:
-    """The action that removes a file from the table.
-
-    Args:
-        row: one row of `LOGGED_FILES`.
-        data_change: whether readers of changes see it.
-        at_ms: the wall clock; VACUUM counts the grace from here.
-    """
-    return internals.remove_action(
-        row["path"], _partition_values(row), row["file_bytes"], at_ms, data_change=data_change
-    )
-
-
-def _partition_values(row: Mapping[str, Any]) -> dict[str, str | None]:
-    return {"partition": str(int(row["partition"])), "segment": str(int(row["segment"]))}
 
 
 def _stats(row: Mapping[str, Any], hidden: int = 0) -> dict[str, object]:

@@ -6,14 +6,12 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, PostCommitHookProperties, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError
 
 from retention.core.counter_names import NEXT_SEQ, OPEN_BASE, named, risen
 from retention.core.inventory import RUN, Counters
@@ -28,19 +26,18 @@ from retention.errors import (
     RefusedError,
     RetentionError,
     StorageError,
-    UsageError,
 )
 from retention.ports import Swap
 from retention.schemas.bounds import MAX_SEQ
 from retention.schemas.files import FILE_STATS, LOGGED_FILES
-from retention.schemas.messages import MESSAGES, PARTITION_COLUMNS
+from retention.schemas.messages import PARTITION_COLUMNS
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import first_line
 from retention.storage.places import delta_name
 from retention.stores.checks import swap as swaps
 from retention.stores.delta import commit_tokens
-from retention.stores.delta.actions import add_action, remove_action, vector_add, vector_remove
+from retention.stores.delta.actions import add_action, remove_action
 from retention.stores.delta.counters import app_id
 from retention.stores.delta.foreign_writers import TABLE, TOKEN, refuse_other_writers
 from retention.stores.delta.log import find_token, place_of, version_token_of
@@ -48,12 +45,11 @@ from retention.stores.delta.table import DeltaHandle, open_table
 from retention.stores.delta.vector_files import vector_of
 from retention.stores.layout import Layout, StoreSettings
 
-if TYPE_CHECKING:
-    from retention.stores.delta.internals import FileAction
-
 _log = logging.getLogger(__name__)
-_PAUSES_S = (0.1, 1.0)
-_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+class OvertakenError(Exception):
+    """Another commit came first, and nothing was committed."""
 
 
 @dataclass(frozen=True)
@@ -72,14 +68,11 @@ class CommitAttempt:
     def commit(self, at_ms: int) -> int:
         """Check everything, then commit exactly the next version; return it.
 
-        deltalake never retries here: its own conflict check overlooks removals with dataChange=false (OPTIMIZE, REORG,
-        quiet streams), so a retry would remove files twice or duplicate compacted rows.
-
         Args:
             at_ms: the wall clock, for tombstones and transactions.
 
         Raises:
-            CommitFailedError: a rival committed first; nothing was committed.
+            OvertakenError: a rival committed first; nothing was committed.
             RefusedError: the table's properties, or its other writers, forbid this swap.
             CommitUnknownError: the outcome of the commit is unknown.
             RetentionError: the storage failed and nothing was committed.
@@ -87,109 +80,67 @@ class CommitAttempt:
         swaps.check(self.layout.stream, self.swap, self.live, self.counters)
         self._refuse_forbidden()
         swaps.check_staged(self.swap, [self.layout.live(p) for p in _paths(self.swap.add)])
-        token = uuid.uuid4().hex
+        token, before = uuid.uuid4().hex, self.handle.table
+        actions = [self._commit_info(token, at_ms), *self._transactions(at_ms), *self._files(at_ms)]
         reached(Step.DELTA_COMMITTING)
-        if version_token_of(self.layout, self.handle.table.version()) != self.handle.token:
-            raise CommitFailedError("another table was made in its place")
-        put = self._put if self.handle.rules.may_have_vectors else self._write
-        version = put(token, at_ms)
-        return self._kept(version, token)
-
-    def _write(self, token: str, at_ms: int) -> int:
-        """Commit with deltalake; return the version.
-
-        Raises:
-            CommitFailedError, CommitUnknownError, RetentionError: as `commit`.
-        """
-        actions = self._actions(at_ms)
-        properties = CommitProperties(
-            custom_metadata=self._metadata(token),
-            max_commit_retries=0,
-            app_transactions=self._transactions(at_ms),
-        )
-        for pause_s in (*self._pauses(), None):
-            try:
-                self.handle.table.create_write_transaction(
-                    actions,
-                    "append",
-                    MESSAGES,
-                    partition_by=list(PARTITION_COLUMNS),
-                    commit_properties=properties,
-                    post_commithook_properties=_NO_HOOKS,
-                )
-            except CommitFailedError as error:
-                # On object stores, after a lost response, the retry of our own commit looks like a rival.
-                version = self._look_for(token, error)
-                if version is None:
-                    raise
-                return version
-            except (DeltaError, OSError, ValueError) as error:
-                if pause_s is None:
-                    return self._find_out(token, error)
-                time.sleep(pause_s)
-            else:
-                break
+        if version_token_of(self.layout, before.version) != self.handle.token:
+            raise OvertakenError("another table was made in its place")
+        place = place_of(self.layout, before.version + 1)
+        try:
+            is_first = put_if_absent(place, entries.encode(actions), token)
+        except (CommitUnknownError, StorageError) as error:
+            return self._kept(self._find_out(token, error), token)
+        if not is_first:
+            raise OvertakenError(f"version {before.version + 1} exists")
         reached(Step.DELTA_COMMITTED)
-        return self.handle.table.version() + 1
+        return self._kept(before.version + 1, token)
 
-    def _put(self, token: str, at_ms: int) -> int:
-        """Commit an entry of our own, which deltalake cannot write for a file with a vector; return its version.
-
-        Raises:
-            CommitFailedError, CommitUnknownError, RetentionError: as `commit`.
-        """
-        version, metadata = self.handle.table.version() + 1, self._metadata(token)
+    def _commit_info(self, token: str, at_ms: int) -> Action:
         info = {
             "timestamp": at_ms,
-            "operation": "WRITE",
-            "operationParameters": {
-                "mode": "Append",
-                "partitionBy": json.dumps(list(PARTITION_COLUMNS)),
-            },
+            **self._operation(),
+            "readVersion": self.handle.table.version,
+            "isBlindAppend": False,
             "engineInfo": entries.ENGINE,
-            **metadata,
-        }
-        transactions = [
-            {"txn": {"appId": each.app_id, "version": each.version, "lastUpdated": at_ms}}
-            for each in self._transactions(at_ms)
-        ]
-        content = entries.encode([{"commitInfo": info}, *transactions, *self._entry(at_ms)])
-        try:
-            is_first = put_if_absent(place_of(self.layout, version), content, token)
-        except StorageError as error:
-            return self._find_out(token, error)
-        if not is_first:
-            raise CommitFailedError("another commit came first")
-        reached(Step.DELTA_COMMITTED)
-        return version
-
-    def _entry(self, at_ms: int) -> list[Action]:
-        """The swap's file actions for an entry of our own."""
-        vectors = self.handle.vectors
-        return [
-            *(
-                vector_remove(row, vectors.get(row["path"]), data_change=loud, at_ms=at_ms)
-                for row, loud in self._removed()
-            ),
-            *(
-                vector_add(row, vector_of(self.layout, row["path"]), data_change=is_new)
-                for row, is_new in self._added()
-            ),
-        ]
-
-    def _metadata(self, token: str) -> dict[str, str]:
-        """The fields by which an entry is known as ours."""
-        return {
             "userMetadata": json.dumps(dict(self.swap.metadata), separators=(",", ":")),
             TOKEN: token,
             TABLE: self.handle.table_id,
         }
+        return {"commitInfo": info}
+
+    def _operation(self) -> dict[str, Any]:
+        """The operation as Delta names it, with its parameters, for people who read the table's history."""
+        swap, removed, added = self.swap, self.swap.remove.num_rows, self.swap.add.num_rows
+        metrics = {"numRemovedFiles": str(removed), "numAddedFiles": str(added)}
+        parameters = {}
+        if "undoes" in swap.metadata:
+            name = "RESTORE"
+        elif removed:
+            name = "DELETE" if swap.data_change else "OPTIMIZE"
+        else:
+            name = "WRITE"
+            partitions = json.dumps(list(PARTITION_COLUMNS))
+            parameters = {"mode": "Append", "partitionBy": partitions}
+        return {
+            "operation": name,
+            "operationParameters": parameters,
+            "operationMetrics": metrics,
+        }
+
+    def _files(self, at_ms: int) -> Iterator[Action]:
+        """The swap's file actions."""
+        vectors = self.handle.vectors
+        loud = self.swap.data_change and not self.settings.quiet
+        for row in self.swap.remove.select(LOGGED_FILES.names).to_pylist():
+            yield remove_action(row, vectors.get(row["path"]), data_change=loud, at_ms=at_ms)
+        for row, is_new in self._added():
+            yield add_action(row, vector_of(self.layout, row["path"]), data_change=is_new)
 
     def _kept(self, version: int, token: str) -> int:
         """Store the token of a commit, check that its entry is intact, and return its version.
 
         Raises:
-            CommitFailedError: another program already overwrote the entry; this counts as a rival that committed first.
+            OvertakenError: another program already overwrote the entry; this counts as a rival that committed first.
         """
         if files.is_remote(self.layout.root):
             return version
@@ -205,7 +156,7 @@ class CommitAttempt:
             )
             return version
         if not stands:
-            raise CommitFailedError(f"another program overwrote version {version}")
+            raise OvertakenError(f"another program overwrote version {version}")
         return version
 
     def _stands(self, version: int, token: str) -> bool:
@@ -217,17 +168,9 @@ class CommitAttempt:
                 commit_tokens.forget(self.layout, [version])
         return stands
 
-    def _pauses(self) -> tuple[float, ...]:
-        """The pauses, in seconds, before each retry of a commit with an unknown outcome.
-
-        A retry writes the same entry with the same token. If the first write succeeded, the retry is refused and
-        finds the token; after the retry or a rival succeeds, the first write can no longer succeed.
-        """
-        return _PAUSES_S if files.is_remote(self.layout.root) else ()
-
     def _refuse_forbidden(self) -> None:
         if not self.settings.exclusive:
-            refuse_other_writers(self.layout, self.handle.table.version())
+            refuse_other_writers(self.layout, self.handle.table.version)
         stream, rules, swap = self.layout.stream, self.handle.rules, self.swap
         changes = swap.remove.num_rows > 0 and swap.data_change
         if changes and rules.append_only:
@@ -246,18 +189,6 @@ class CommitAttempt:
                 "evaluate, so no new rows can be written; nothing was changed; drop them first"
             )
         refuse_vectors(self.layout, self.handle, swap.remove)
-
-    def _actions(self, at_ms: int) -> list[FileAction]:
-        """The swap's file actions for deltalake."""
-        return [
-            *(remove_action(row, data_change=loud, at_ms=at_ms) for row, loud in self._removed()),
-            *(add_action(row, data_change=is_new) for row, is_new in self._added()),
-        ]
-
-    def _removed(self) -> list[tuple[dict[str, Any], bool]]:
-        """The files to remove, each with whether readers of changes see it."""
-        loud = self.swap.data_change and not self.settings.quiet
-        return [(row, loud) for row in self.swap.remove.select(LOGGED_FILES.names).to_pylist()]
 
     def _added(self) -> list[tuple[dict[str, Any], bool]]:
         """The files to add, each with whether it counts as new data; streaming readers would get others twice.
@@ -284,7 +215,7 @@ class CommitAttempt:
         next_seq: int = self.counters.next_seq.get(row["partition"], 0)
         return self.swap.epoch is None and row["max_seq"] >= next_seq
 
-    def _transactions(self, at_ms: int) -> list[Transaction]:
+    def _transactions(self, at_ms: int) -> list[Action]:
         """The counters that the swap sets, and those raised by rows of other writers."""
         swap, epoch = self.swap, self.counters.epoch
         values = {app_id(name, epoch): value for name, value in self._raised().items()}
@@ -293,7 +224,10 @@ class CommitAttempt:
         values |= {app_id(name, after): value for name, value in sets.items()}
         if swap.run_started_ns is not None:
             values[RUN] = swap.run_started_ns
-        return [Transaction(name, value, at_ms) for name, value in sorted(values.items())]
+        return [
+            {"txn": {"appId": name, "version": value, "lastUpdated": at_ms}}
+            for name, value in sorted(values.items())
+        ]
 
     def _raised(self) -> dict[str, int]:
         """Name → value of the counters that files prove to be higher than in the log, within bounds."""
@@ -311,7 +245,7 @@ class CommitAttempt:
         """The version of our commit, by its token in the log, which must be readable; None if it is not there."""
         stream = self.layout.stream
         try:
-            version = find_token(self.layout, token, self.handle.table.version())
+            version = find_token(self.layout, token, self.handle.table.version)
             open_table(self.layout)
         except (OSError, RetentionError) as unreadable:
             raise CommitUnknownError(
@@ -330,10 +264,6 @@ class CommitAttempt:
             raise CommitUnknownError(
                 f"stream {stream}: the object store did not say whether the commit happened "
                 f"({first_line(error)}); look at the table's history in a few minutes, delete no file"
-            ) from error
-        if isinstance(error, ValueError):
-            raise UsageError(
-                f"stream {stream}: {first_line(error)}; nothing was committed"
             ) from error
         raise RetentionError(
             f"stream {stream}: the commit could not be written ({first_line(error)}); nothing was changed; "

@@ -102,7 +102,7 @@ def lost_entries(layout: Layout) -> list[LostEntry]:
     lost = [each for each in overwritten if each is not None]
     if not lost:
         return []
-    table = str(open_table(layout).metadata().id)
+    table = str(open_table(layout).metadata["id"])
     return [each for each in lost if _info(each.entry).get(TABLE, table) == table]
 
 

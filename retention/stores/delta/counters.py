@@ -1,10 +1,8 @@
-"""The counters of a Delta table: all application transactions of a version, read from its log in one pass."""
+"""The counters of a Delta table: application transactions of its log, by names that tell epochs apart."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-import pyarrow as pa
+from collections.abc import Mapping
 
 from retention.core.counter_names import NEXT_SEQ, counters_of, is_in_epoch, name_of
 from retention.core.inventory import EPOCH, Counters
@@ -42,47 +40,6 @@ def by_name(transactions: Mapping[str, int], epoch: int) -> dict[str, int]:
     return others | in_epoch
 
 
-def transactions(layout: Layout, version: int) -> dict[str, int]:
-    """The last version of every application transaction up to a version of the table (Delta protocol, `txn`).
-
-    deltalake returns only one at a time, and replays the log for each.
-
-    Args:
-        layout: the stream's layout.
-        version: an opened version, so that its log is known to be complete.
-
-    Raises:
-        BusyError: an entry was removed since the table was opened.
-        DamagedError: an entry cannot be read.
-    """
-    versions: dict[str, int] = {}
-    start = 0
-    for checkpointed, places in internals.whole_checkpoints(layout.messages, version):
-        kept = _of_checkpoint(places)
-        if kept is not None:
-            versions, start = kept, checkpointed + 1
-            break
-    wanted = range(start, version + 1)
-    for number, entry in zip(wanted, delta_history.read_entries(layout, wanted), strict=True):
-        versions |= _of_entry(layout, number, entry)
-    return versions
-
-
-def values(layout: Layout, name: str, before: int, later: Sequence[int]) -> frozenset[int]:
-    """The values of a transaction at a version and in later entries; 0 for no value.
-
-    A version below 0 means before the first.
-
-    Raises:
-        BusyError: an entry was removed.
-        DamagedError: an entry cannot be read.
-    """
-    known = transactions(layout, before) if before >= 0 else {}
-    entries = zip(later, delta_history.read_entries(layout, later), strict=True)
-    set_since = [_of_entry(layout, number, entry) for number, entry in entries]
-    return frozenset(numbers.get(name, 0) for numbers in (known, *set_since))
-
-
 def last_counted(layout: Layout, version: int, epoch: int) -> dict[int, int]:
     """Partition → the highest next sequence within bounds that entries set in an epoch.
 
@@ -103,19 +60,6 @@ def last_counted(layout: Layout, version: int, epoch: int) -> dict[int, int]:
             if name.startswith(counted) and partition.isdigit() and value <= MAX_SEQ + 1:
                 highest[int(partition)] = max(value, highest.get(int(partition), 0))
     return highest
-
-
-def is_readable(places: Sequence[str]) -> bool:
-    """Whether the transactions of a checkpoint can be read from its parts."""
-    return _of_checkpoint(places) is not None
-
-
-def _of_checkpoint(places: Sequence[str]) -> dict[str, int] | None:
-    """The transactions of a checkpoint, None if it cannot be read."""
-    try:
-        return internals.checkpoint_transactions(places)
-    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
-        return None
 
 
 def _of_entry(layout: Layout, version: int, entry: bytes | None) -> dict[str, int]:

@@ -104,7 +104,10 @@ def _damage(place: str) -> str | None:
             with files.open_input(place) as source:
                 pq.ParquetFile(source).read()
         else:
-            list(internals.actions(files.read_bytes(place) or b"\n"))
+            content = files.read_bytes(place)
+            if content == b"":
+                return "it is empty, and what it committed is lost"
+            list(internals.actions(content or b"\n"))
     except FileNotFoundError:
         return "it is missing"
     except (OSError, ValueError, pa.ArrowException) as error:

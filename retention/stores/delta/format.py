@@ -59,7 +59,7 @@ class DeltaFormat:
             return None
         handle, live = delta_table.read_handle(layout)
         refuse_lost_commits(layout)
-        refuse_returned(layout, handle.table.version())
+        refuse_returned(layout, handle.table.version)
         inventory.refuse_nulls(layout, live)
         number_bounds.refuse_impossible(layout, live)
         number_bounds.refuse_counters(layout, inventory.effective(handle.logged, live))
@@ -67,7 +67,7 @@ class DeltaFormat:
         _, missing = StatisticsCache(layout, lambda: 0).match(logged)
         inventory.refuse_known_overlaps(layout.stream, live)
         return Inspection(
-            handle.table.version(),
+            handle.table.version,
             logged,
             [layout.live(path) for path in logged["path"].to_pylist()],
             missing.num_rows,
@@ -81,8 +81,8 @@ class DeltaFormat:
         paths = data_paths(layout.messages)
         named: set[str] = set()
         if delta_table.exists(layout):
-            table = delta_table.open_table(layout)
-            live = table.get_add_actions(flatten=True)["path"].to_pylist()
+            live = delta_table.open_table(layout).files["path"].to_pylist()
+            table = delta_table.for_deltalake(layout)
             gone = table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True)
             # deltalake does not yet count removals with a clock ahead of ours as tombstones.
             named = {unquote(path) for path in [*live, *gone, *_removed(layout)]}

@@ -1,6 +1,5 @@
-"""The files of a Delta log and the private parts of deltalake; no other module relies on either.
+"""The files of a Delta log, and the beginnings of their lines; no other module of the stores relies on them.
 
-Check a new deltalake with `tests/contract/test_deltalake_internals.py` first; it states each reliance.
 Tables are directories here: a stream's `Layout.messages`.
 """
 
@@ -10,7 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow.parquet as pq
@@ -18,12 +17,6 @@ import pyarrow.parquet as pq
 from retention.core.vector_paths import VectorPlace
 from retention.delta.vectors import stored_place
 from retention.storage import files
-
-if TYPE_CHECKING:
-    from deltalake._internal import RemoveAction
-    from deltalake.transaction import AddAction
-
-    FileAction = AddAction | RemoveAction
 
 LAST_CHECKPOINT = "_last_checkpoint"
 """The name of the file in a log that names the newest checkpoint."""
@@ -33,34 +26,6 @@ _TXN = "txn"
 _SIDECAR = "sidecar"
 _PATHS = re.compile(rb'"path"\s*:\s*"((?:[^"\\]|\\.)*)"')
 _OF_SEVERAL = re.compile(r"(\d+\.checkpoint\.)(\d+)\.(\d+)\.parquet")
-
-
-def remove_action(
-    path: str,
-    partition_values: Mapping[str, str | None],
-    size: int,
-    deletion_ms: int,
-    *,
-    data_change: bool,
-) -> RemoveAction:
-    """Create an action that removes a file from a table; deltalake has a public action only for adding.
-
-    Args:
-        path: the path relative to the table, as on disk.
-        partition_values: the file's partition values, as text.
-        size: the file's length in bytes.
-        deletion_ms: the start of VACUUM's retention, milliseconds since the epoch.
-        data_change: whether readers of changes see it.
-    """
-    from deltalake._internal import RemoveAction
-
-    return RemoveAction(
-        path=path,
-        data_change=data_change,
-        deletion_timestamp=deletion_ms,
-        size=size,
-        partition_values=dict(partition_values),
-    )
 
 
 def log_directory(table: str) -> str:
@@ -189,34 +154,6 @@ def whole_checkpoints(table: str, version: int) -> Iterator[tuple[int, list[str]
             names = sorted(group)
             if len(names) >= parts:
                 yield number, [files.join(log_directory(table), name) for name in names[:parts]]
-
-
-def checkpoint_transactions(places: Sequence[str]) -> dict[str, int]:
-    """The version of every application transaction of a checkpoint, by `appId`.
-
-    Raises:
-        OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException: the checkpoint cannot be read.
-    """
-    versions: dict[str, int] = {}
-    for place in places:
-        versions |= _of_rows(place) if place.endswith(".parquet") else _of_lines(place)
-    return versions
-
-
-def _of_rows(place: str) -> dict[str, int]:
-    with files.open_input(place) as source:
-        opened = pq.ParquetFile(source)
-        if _TXN not in opened.schema_arrow.names:
-            return {}
-        rows = opened.read([f"{_TXN}.appId", f"{_TXN}.version"])[_TXN].drop_null()
-    return {row["appId"]: row["version"] for row in rows.to_pylist()}
-
-
-def _of_lines(place: str) -> dict[str, int]:
-    content = files.read_bytes(place)
-    if content is None:
-        raise FileNotFoundError(place)
-    return transactions(content)
 
 
 def _parts(name: str) -> int:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from retention.errors import DamagedError
 from retention.ports import VersionToken
 from retention.storage import files
 from retention.storage.checksum import parse_json
@@ -20,23 +19,6 @@ def versions(layout: Layout) -> tuple[list[int], list[int]]:
     """The versions with an entry in the log, and those with a checkpoint; both ascending."""
     entries, checkpoints = internals.log_files(layout.messages)
     return entries, sorted(checkpoints)
-
-
-def refuse_emptied(layout: Layout, version: int) -> None:
-    """Refuse a version that depends on an empty entry: the commit in that entry is silently lost.
-
-    Raises:
-        DamagedError: names the entry.
-    """
-    entries, checkpoints = versions(layout)
-    known = max((number for number in checkpoints if number <= version), default=-1)
-    places = [place_of(layout, number) for number in entries if known < number <= version]
-    for place, length in zip(places, files.lengths(places), strict=True):
-        if length == 0:
-            raise DamagedError(
-                f"{place}: this entry of the log of stream {layout.stream} is empty, and what it committed is lost; "
-                "nothing was changed; restore it from a copy"
-            )
 
 
 def newest_version_token(layout: Layout) -> VersionToken | None:

@@ -82,7 +82,7 @@ def changes(layout: Layout, before: VersionToken, now: VersionToken) -> Changes 
         for entry in entries:
             _replay(diff, entry or b"")
     except (ValueError, KeyError, TypeError, AttributeError):
-        # deltalake decides about entries that cannot be parsed here.
+        # Opening the table decides about entries that cannot be parsed here.
         return None
     named = pa.array([*diff.removed, *diff.added], pa.string())
     return None if any(leaving(named).to_pylist()) else diff

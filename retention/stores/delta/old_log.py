@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from retention.delta.checkpoints import read_checkpoint
+from retention.errors import DamagedError
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
-from retention.stores.delta import counters, internals
+from retention.stores.delta import internals
 from retention.stores.layout import Layout
 from retention.stores.old_log import first_needed
 
@@ -27,7 +29,7 @@ class DeltaOldLog:
         entries, _ = internals.log_times(messages)
         for version, places in internals.whole_checkpoints(messages, self.version):
             stands = first_needed(entries, [version], self.cutoff_ns) is not None
-            if stands and counters.is_readable(places):
+            if stands and _is_readable(messages, places):
                 return internals.log_places(messages, version)
         return []
 
@@ -36,3 +38,12 @@ class DeltaOldLog:
         if old:
             files.delete(old)
             reached(Step.LOG_TRIMMED)
+
+
+def _is_readable(table: str, places: Sequence[str]) -> bool:
+    """Whether a checkpoint can be read, with all the files that it names."""
+    try:
+        read_checkpoint(table, [place.rpartition("/")[2] for place in places])
+    except DamagedError:
+        return False
+    return True

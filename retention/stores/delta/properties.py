@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
-from deltalake import DeltaTable, PostCommitHookProperties
-from deltalake.exceptions import DeltaError
-
+from retention.delta.snapshot import DeltaSnapshot
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.places import delta_name
 from retention.stores.delta.compatibility import lists_features
 from retention.stores.layout import Layout
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +27,6 @@ _DELTAS_OWN = {_REMOVED: "interval 7 days", _VERSIONS: "interval 30 days"}
 """The defaults for tables without these properties (Delta protocol)."""
 _WEEK_S = 7 * 86_400
 _UNITS_S = {"week": _WEEK_S, "day": 86_400, "hour": 3_600, "minute": 60, "second": 1}
-_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
 def grace_properties(grace_ns: int) -> dict[str, str]:
@@ -37,9 +38,9 @@ def grace_properties(grace_ns: int) -> dict[str, str]:
     }
 
 
-def differing(table: DeltaTable, grace_ns: int) -> dict[str, str]:
+def differing(table: DeltaSnapshot, grace_ns: int) -> dict[str, str]:
     """The properties that differ from the configuration, with its values; versions may be kept longer."""
-    actual = {**_DELTAS_OWN, **table.metadata().configuration}
+    actual = {**_DELTAS_OWN, **table.properties}
     wanted = grace_properties(grace_ns)
     kept, wants = ({name: _seconds(of[name]) for name in wanted} for of in (actual, wanted))
     changed = {}
@@ -50,30 +51,32 @@ def differing(table: DeltaTable, grace_ns: int) -> dict[str, str]:
     return changed
 
 
-def kept_ns(table: DeltaTable) -> int:
+def kept_ns(table: DeltaSnapshot) -> int:
     """The table's own retention of removed files, nanoseconds."""
-    return _seconds({**_DELTAS_OWN, **table.metadata().configuration}[_REMOVED]) * 10**9
+    return _seconds({**_DELTAS_OWN, **table.properties}[_REMOVED]) * 10**9
 
 
-def log_kept_ns(table: DeltaTable) -> int | None:
+def log_kept_ns(table: DeltaSnapshot) -> int | None:
     """The table's retention of log entries, nanoseconds; None if its owner keeps them forever."""
-    properties = {**_DELTAS_OWN, **table.metadata().configuration}
+    properties = {**_DELTAS_OWN, **table.properties}
     if properties.get("delta.enableExpiredLogCleanup", "true").lower() == "false":
         return None
     return _seconds(properties[_VERSIONS]) * 10**9
 
 
-def pending(layout: Layout, table: DeltaTable, grace_ns: int) -> bool:
+def pending(layout: Layout, table: DeltaSnapshot, grace_ns: int) -> bool:
     """Whether a run must still set properties, or log that it does not."""
     changed = differing(table, grace_ns)
     return bool(changed) and not (lists_features(table) and _was_left(layout, changed))
 
 
-def follow(layout: Layout, table: DeltaTable, grace_ns: int) -> None:
+def follow(
+    layout: Layout, table: DeltaSnapshot, grace_ns: int, for_deltalake: Callable[[], DeltaTable]
+) -> None:
     """Set the properties that differ from the configuration, and log it; a rival's commit defers this.
 
-    A table that lists its features is not changed: setting a property would add features to its protocol, and Spark
-    cannot drop all of them. That is logged once.
+    A table that lists its features is not changed: deltalake would add features to its protocol, and Spark cannot drop
+    all of them. That is logged once.
     """
     changed = differing(table, grace_ns)
     if not changed:
@@ -81,9 +84,13 @@ def follow(layout: Layout, table: DeltaTable, grace_ns: int) -> None:
     if lists_features(table):
         _leave(layout, changed)
         return
+    from deltalake import PostCommitHookProperties
+    from deltalake.exceptions import DeltaError
+
     stream, listed = layout.stream, _listed(changed)
+    no_hooks = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
     try:
-        table.alter.set_table_properties(changed, post_commithook_properties=_NO_HOOKS)
+        for_deltalake().alter.set_table_properties(changed, post_commithook_properties=no_hooks)
         reached(Step.GRACE_FOLLOWED)
     except (DeltaError, OSError) as error:
         _log.warning("stream %s: %s was not set: %s", stream, listed, error)
@@ -91,7 +98,7 @@ def follow(layout: Layout, table: DeltaTable, grace_ns: int) -> None:
     _log.warning("stream %s: %s, as the configuration's grace says now", stream, listed)
 
 
-def owners_statement(layout: Layout, table: DeltaTable, grace_ns: int) -> str | None:
+def owners_statement(layout: Layout, table: DeltaSnapshot, grace_ns: int) -> str | None:
     """The SQL for the table's owner to set the properties; None if a run sets them or none differs."""
     changed = differing(table, grace_ns)
     return _statement(layout, changed) if changed and lists_features(table) else None

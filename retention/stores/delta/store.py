@@ -1,4 +1,4 @@
-"""A stream as a Delta table: file actions committed with deltalake, without a JVM."""
+"""A stream as a Delta table: file actions committed as entries of our own, without a JVM."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake.exceptions import CommitFailedError, DeltaError
 
 from retention.core.inventory import Counters, Inventory
 from retention.core.vector_paths import data_path
@@ -34,7 +34,6 @@ from retention.ports import (
     VersionToken,
 )
 from retention.schemas.files import LOGGED_FILES
-from retention.storage.crash_points import Step, reached
 from retention.storage.errors import first_line
 from retention.storage.signals import uninterrupted
 from retention.stores.checks import duplicates, number_bounds
@@ -43,7 +42,7 @@ from retention.stores.delta import commit_tokens, properties
 from retention.stores.delta import counters as delta_transactions
 from retention.stores.delta import log as delta_history
 from retention.stores.delta import table as delta_table
-from retention.stores.delta.commit import CommitAttempt, refuse_vectors
+from retention.stores.delta.commit import CommitAttempt, OvertakenError, refuse_vectors
 from retention.stores.delta.incremental import DeltaIncrementalInventory
 from retention.stores.delta.lost_commits import lost_commit
 from retention.stores.delta.returned import find_returned, refuse_returned
@@ -121,7 +120,7 @@ class DeltaStore(FileStore):
         self._grace_differs = properties.pending(self._layout, handle.table, grace_ns)
         self._follow(handle.logged, live)
         return Snapshot(
-            handle.table.version(),
+            handle.table.version,
             table_id_of(handle.table_id, handle.logged),
             live,
             index.effective(handle.logged, live),
@@ -248,11 +247,12 @@ class DeltaStore(FileStore):
             commit_tokens.refuse_lost(self._layout)
             if self._grace_differs:
                 table = delta_table.open_table(self._layout)
-                properties.follow(self._layout, table, self._settings.grace_ns)
+                for_deltalake = partial(delta_table.for_deltalake, self._layout)
+                properties.follow(self._layout, table, self._settings.grace_ns, for_deltalake)
             self._write_checkpoint()
         except LostCommitError:
             raise
-        except (DeltaError, OSError, RetentionError) as error:
+        except (OSError, RetentionError) as error:
             _log.warning(
                 "stream %s: the next run will do what follows a commit: %s", self.stream, error
             )
@@ -260,8 +260,7 @@ class DeltaStore(FileStore):
     def _write_checkpoint(self) -> None:
         versions, checkpoints = delta_history.versions(self._layout)
         if max(versions, default=0) - max(checkpoints, default=0) >= CHECKPOINT_EVERY:
-            delta_table.open_table(self._layout).create_checkpoint()
-            reached(Step.CHECKPOINT_WRITTEN)
+            delta_table.write_checkpoint(self._layout)
 
     def _commit(self, swap: Swap, handle: DeltaHandle, live: pa.Table) -> int:
         attempts = 1 if swap.assigns_sequences else ATTEMPTS
@@ -271,7 +270,7 @@ class DeltaStore(FileStore):
                 handle, live = self._again(handle)
             try:
                 return self._attempt(swap, handle, live).commit(self._now_ms())
-            except CommitFailedError as error:
+            except OvertakenError as error:
                 refused = first_line(error)
         if swap.assigns_sequences:
             raise ConflictError(
@@ -284,13 +283,13 @@ class DeltaStore(FileStore):
 
     def _again(self, handle: DeltaHandle) -> tuple[DeltaHandle, pa.Table]:
         """The newest version of the same table."""
-        newer, live = delta_table.read_handle(self._layout)
+        newer, live = delta_table.read_handle(self._layout, handle.table)
         if newer.table_id != handle.table_id:
             raise StalePlanError(
                 f"stream {self.stream}: the table was made anew meanwhile; nothing was changed; plan again"
             )
         commit_tokens.refuse_lost(self._layout)
-        refuse_returned(self._layout, newer.table.version())
+        refuse_returned(self._layout, newer.table.version)
         return newer, live
 
     def _attempt(self, swap: Swap, handle: DeltaHandle, live: pa.Table) -> CommitAttempt:

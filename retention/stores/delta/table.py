@@ -8,13 +8,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Schema
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from retention.core.inventory import Counters
 from retention.core.subjects import TABLES
@@ -22,14 +20,16 @@ from retention.delta import entries
 from retention.delta import snapshot as snapshots
 from retention.delta.entry_put import put_if_absent
 from retention.delta.protocol_versions import FEATURE_READER, FEATURE_WRITER
+from retention.delta.snapshot import DeltaSnapshot
+from retention.delta.statistics import integers
 from retention.delta.vectors import VECTORS_ENABLED
-from retention.errors import RefusedError, UsageError
+from retention.errors import DamagedError, RefusedError, UsageError
 from retention.ports import VersionToken
 from retention.schemas.files import LOGGED_FILES
 from retention.schemas.messages import MESSAGES, PARTITION_COLUMNS
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
-from retention.storage.errors import as_storage_errors, first_line, storage_error
+from retention.storage.errors import as_storage_errors, storage_error
 from retention.stores.delta import counters, internals
 from retention.stores.delta import log as delta_history
 from retention.stores.delta.compatibility import TableRules, examine
@@ -40,24 +40,26 @@ from retention.stores.delta.properties import grace_properties
 from retention.stores.delta.vector_files import path_of
 from retention.stores.layout import Layout, leaving
 
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
 _STATISTICS_COLUMNS = "seq,ts_ns,size,deadline_ns,time"
 _FROM_LOG = {
-    "path": "path",
-    "partition": "partition.partition",
-    "segment": "partition.segment",
-    "file_bytes": "size_bytes",
-    "modified_ms": "modification_time",
-    "messages": "num_records",
-    "min_seq": "min.seq",
-    "max_seq": "max.seq",
-    "min_ts_ns": "min.ts_ns",
-    "max_ts_ns": "max.ts_ns",
-    "min_size": "min.size",
-    "max_size": "max.size",
-    "nulls_seq": "null_count.seq",
-    "nulls_subject": "null_count.subject",
-    "nulls_ts_ns": "null_count.ts_ns",
-    "nulls_size": "null_count.size",
+    "messages": ("numRecords",),
+    **{
+        f"{bound}_{name}": (f"{bound}Values", name)
+        for bound in ("min", "max")
+        for name in ("seq", "ts_ns", "size")
+    },
+    **{f"nulls_{name}": ("nullCount", name) for name in ("seq", "subject", "ts_ns", "size")},
+}
+"""Column → its place in a file's statistics."""
+_WITHOUT_VECTORS = {"minReaderVersion": 1, "minWriterVersion": 2}
+_WITH_VECTORS = {
+    "minReaderVersion": FEATURE_READER,
+    "minWriterVersion": FEATURE_WRITER,
+    "readerFeatures": ["deletionVectors"],
+    "writerFeatures": ["appendOnly", "deletionVectors", "invariants"],
 }
 
 
@@ -65,7 +67,7 @@ _FROM_LOG = {
 class DeltaHandle:
     """One opened version of the table; commits on it are checked against exactly that version."""
 
-    table: DeltaTable
+    table: DeltaSnapshot
     rules: TableRules
     logged: Counters
     """The counters in the log."""
@@ -79,7 +81,7 @@ class DeltaHandle:
     @property
     def table_id(self) -> str:
         """The id that distinguishes this table from one recreated in its place."""
-        return str(self.table.metadata().id)
+        return str(self.table.metadata["id"])
 
 
 @dataclass(frozen=True)
@@ -98,45 +100,27 @@ class DeltaTableLog:
     def begin(self, now_ms: int) -> None:
         """Create the empty table; do nothing if it exists or a rival creates it at the same moment."""
         _avoid_percent_signs(self.layout)
-        place = _uri(self.layout)
-        if self.vectors:
-            self._begin_with_vectors(now_ms)
-            reached(Step.TABLE_MADE)
-            return
-        try:
-            DeltaTable.create(
-                place,
-                MESSAGES,
-                mode="ignore",
-                partition_by=list(PARTITION_COLUMNS),
-                configuration=self._properties(),
-                storage_options=_options(self.layout),
-                # A retry would recreate the table, after the rival's first entries.
-                commit_properties=CommitProperties(max_commit_retries=0),
-            )
-        except CommitFailedError as error:
-            if not exists(self.layout):
-                raise storage_error(self.layout.messages, error) from error
-        except (DeltaError, OSError) as error:
-            raise storage_error(self.layout.messages, error) from error
+        _uri(self.layout)
+        if not self.exists():
+            token = uuid.uuid4().hex
+            place = delta_history.place_of(self.layout, 0)
+            put_if_absent(place, entries.encode(self._first_entry(now_ms, token)), token)
         reached(Step.TABLE_MADE)
 
-    def _begin_with_vectors(self, now_ms: int) -> None:
-        """Write the first entry: deltalake would add the feature `variantType`, which other readers refuse."""
-        token = uuid.uuid4().hex
+    def _first_entry(self, now_ms: int, token: str) -> list[entries.Action]:
+        from deltalake import Schema
+
         metadata = {
             "id": str(uuid.uuid4()),
             "format": {"provider": "parquet", "options": {}},
             "schemaString": Schema.from_arrow(MESSAGES).to_json(),
             "partitionColumns": list(PARTITION_COLUMNS),
             "createdTime": now_ms,
-            "configuration": self._properties(),
-        }
-        protocol = {
-            "minReaderVersion": FEATURE_READER,
-            "minWriterVersion": FEATURE_WRITER,
-            "readerFeatures": ["deletionVectors"],
-            "writerFeatures": ["appendOnly", "deletionVectors", "invariants"],
+            "configuration": {
+                VECTORS_ENABLED: "true" if self.vectors else "false",
+                "delta.dataSkippingStatsColumns": _STATISTICS_COLUMNS,
+                **grace_properties(self.grace_ns),
+            },
         }
         created = {
             "timestamp": now_ms,
@@ -145,17 +129,8 @@ class DeltaTableLog:
             "engineInfo": entries.ENGINE,
             TOKEN: token,
         }
-        actions = [{"commitInfo": created}, {"protocol": protocol}, {"metaData": metadata}]
-        place = delta_history.place_of(self.layout, 0)
-        put_if_absent(place, entries.encode(actions), token)
-
-    def _properties(self) -> dict[str, str | None]:
-        """The properties of a new table."""
-        return {
-            VECTORS_ENABLED: "true" if self.vectors else "false",
-            "delta.dataSkippingStatsColumns": _STATISTICS_COLUMNS,
-            **grace_properties(self.grace_ns),
-        }
+        protocol = _WITH_VECTORS if self.vectors else _WITHOUT_VECTORS
+        return [{"commitInfo": created}, {"protocol": protocol}, {"metaData": metadata}]
 
     def standing(self) -> tuple[bool, Counters]:
         """Whether the table has any file, and its counters."""
@@ -186,69 +161,104 @@ def exists(layout: Layout) -> bool:
     return any(name.endswith(".json") for name in internals.log_names(layout.messages))
 
 
-def open_table(layout: Layout) -> DeltaTable:
-    """The newest version of the table.
+def open_table(layout: Layout, before: DeltaSnapshot | None = None) -> DeltaSnapshot:
+    """The newest version of the table, with only later entries read if an earlier version is given.
 
     Raises:
         UsageError: there is none.
-        RefusedError: it uses a table feature that deltalake cannot read.
-        DamagedError: its log cannot be read.
+        DamagedError: its log cannot be read, or a part of it is lost.
         StorageError: the storage failed.
     """
     try:
-        return DeltaTable(_uri(layout), storage_options=_options(layout))
-    except TableNotFoundError as error:
+        return snapshots.read(layout.messages) if before is None else snapshots.advance(before)
+    except (UsageError, DamagedError) as error:
+        if exists(layout):
+            raise damaged_log(layout, error) from error
         raise UsageError(
             f"{layout.messages}: there is no Delta table; write to stream {layout.stream} first"
         ) from error
+
+
+def for_deltalake(layout: Layout) -> DeltaTable:
+    """The newest version of the table, opened by deltalake for its checkpoints and properties.
+
+    Raises:
+        DamagedError: its log cannot be read.
+        StorageError: the storage failed.
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        return DeltaTable(_uri(layout), storage_options=_options(layout))
     except OSError as error:
         raise storage_error(layout.messages, error) from error
     except (DeltaError, ValueError) as error:
-        if "Unsupported" in str(error):
-            raise RefusedError(
-                f"stream {layout.stream}: the Delta table uses what deltalake cannot read ({first_line(error)}); "
-                "nothing was changed; drop that table feature, or copy the rows into a new stream"
-            ) from error
         raise damaged_log(layout, error) from error
 
 
-def read_handle(layout: Layout) -> tuple[DeltaHandle, pa.Table]:
+def write_checkpoint(layout: Layout) -> None:
+    """Write a checkpoint of the newest version.
+
+    Raises:
+        DamagedError, StorageError: as `for_deltalake`.
+    """
+    from deltalake.exceptions import DeltaError
+
+    table = for_deltalake(layout)
+    try:
+        table.create_checkpoint()
+    except (DeltaError, OSError) as error:
+        raise storage_error(layout.messages, error) from error
+    reached(Step.CHECKPOINT_WRITTEN)
+
+
+def read_handle(
+    layout: Layout, before: DeltaSnapshot | None = None
+) -> tuple[DeltaHandle, pa.Table]:
     """Open the table once; returns the handle and its live files (`LOGGED_FILES` and the log's statistics).
+
+    Args:
+        layout: the stream's layout.
+        before: an earlier version, if one is known.
 
     Raises:
         RefusedError: the engine cannot safely handle some feature or property of the table.
         DamagedError: its log cannot be read, or a part of it is lost.
     """
-    table = open_table(layout)
-    delta_history.refuse_emptied(layout, table.version())
+    table = open_table(layout, before)
     rules = examine(layout.stream, table)
+    logged = counters.counters(table.transactions)
     live = _live_files(layout, table)
-    logged = counters.counters(counters.transactions(layout, table.version()))
     vectors: dict[str, Mapping[str, Any]] = {}
     unreadable: set[str] = set()
     if rules.may_have_vectors:
-        live = _under_vectors(layout, table.version(), live, vectors, unreadable)
-    token = delta_history.version_token_of(layout, table.version())
+        live = _under_vectors(table, live, vectors, unreadable)
+    token = delta_history.version_token_of(layout, table.version)
     return DeltaHandle(table, rules, logged, vectors, frozenset(unreadable), token), live
 
 
-def _live_files(layout: Layout, table: DeltaTable) -> pa.Table:
+def _live_files(layout: Layout, table: DeltaSnapshot) -> pa.Table:
     try:
-        actions = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
-    except (DeltaError, ValueError, pa.ArrowException) as error:
+        partitions = {
+            name: pc.map_lookup(table.files["partition_values"], name, "first").cast(pa.int64())
+            for name in PARTITION_COLUMNS
+        }
+    except pa.ArrowException as error:
         raise damaged_log(layout, error) from error
-    nothing = pa.nulls(actions.num_rows, pa.int64())
+    known = integers(table.files, list(_FROM_LOG.values()))
     columns = {
-        name: actions[logged] if logged in actions.column_names else nothing
-        for name, logged in _FROM_LOG.items()
+        "path": table.files["path"],
+        **partitions,
+        "file_bytes": table.files["size"],
+        "modified_ms": table.files["modification_time"],
+        **{name: known[leaf] for name, leaf in _FROM_LOG.items()},
     }
     for field in LOGGED_FILES:
         columns[field.name] = pc.cast(columns[field.name], field.type)
     path = columns["path"]
     if pc.any(pc.match_substring(path, "%"), min_count=0).as_py():
-        # The log encodes paths as URIs; actions given to deltalake have them as on disk.
-        columns["path"] = pa.array([unquote(uri) for uri in path.to_pylist()])
-    path = columns["path"]
+        columns["path"] = path = pa.array([unquote(uri) for uri in path.to_pylist()])
     outside = path.filter(leaving(path))
     if len(outside):
         raise RefusedError(
@@ -259,8 +269,7 @@ def _live_files(layout: Layout, table: DeltaTable) -> pa.Table:
 
 
 def _under_vectors(
-    layout: Layout,
-    version: int,
+    table: DeltaSnapshot,
     live: pa.Table,
     vectors: dict[str, Mapping[str, Any]],
     unreadable: set[str],
@@ -268,19 +277,18 @@ def _under_vectors(
     """Give live files with a vector their path under it, and the statistics of the rows that it leaves.
 
     Args:
-        layout: the stream's layout.
-        version: the version that was opened.
-        live: its files, with the statistics of all their rows.
+        table: the table.
+        live: its files in the same order, with the statistics of all their rows.
         vectors: gets the descriptors, by path.
         unreadable: gets the paths of files under vectors that have no path of their own.
     """
-    state = snapshots.read(layout.messages, version)
-    adds = [state.add_of(int(row)) for row in pc.indices_nonzero(state.files["vector"].is_valid())]
-    if not adds:
-        return live
+    has_vector = table.files["vector"].is_valid()
+    adds = [table.add_of(int(row)) for row in pc.indices_nonzero(has_vector)]
     named = {path: add for add in adds if (path := path_of(add)) is not None}
     vectors |= {path: add["deletionVector"] for path, add in named.items()}
     unreadable |= {unquote(add["path"]) for add in adds if path_of(add) is None}
+    if not named:
+        return live
     data = pa.array([unquote(add["path"]) for add in named.values()], pa.string())
     others = live.filter(pc.invert(pc.is_in(live["path"], value_set=data)))
     rows = logged_rows(named.values()).select(live.column_names).cast(live.schema)

@@ -15,7 +15,7 @@ from retention.engines.select import Engines
 from retention.plan.plan import Plan
 from retention.planners.cached import Planned, plan_pass
 from retention.planners.topic import plan_topic_table
-from retention.stores.delta.table import open_table
+from retention.stores.delta.table import for_deltalake
 from retention.stores.layout import Layout
 from retention.stores.parquet import listing
 from tests.support.topic_crashes import NAME, import_logs, with_logs
@@ -94,7 +94,7 @@ def test_whatever_changes_makes_it_be_opened_again(tmp_path: Path, warehouse: Wa
     topic.store_offset(0, "consumer", "7", 13)
     assert is_opened(topic)
     assert not is_opened(topic)
-    table = open_table(Layout(topic.opened.root, NAME))
+    table = for_deltalake(Layout(topic.opened.root, NAME))
     table.alter.set_table_properties({"delta.checkpointInterval": "7"})
     assert is_opened(topic)
     assert not is_opened(topic)

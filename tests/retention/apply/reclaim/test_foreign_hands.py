@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -19,10 +18,10 @@ from retention.context.context import OpenedStream
 from retention.core.reclaim import Hindrance, Reason
 from retention.core.units import DAY, HOUR
 from retention.history.runs import history_of
-from retention.schemas.messages import MESSAGES, PARTITION_COLUMNS
 from retention.storage.crash_points import Step, watched_by
 from retention.stores.delta.actions import add_action
 from retention.stores.delta.internals import paths_in
+from tests.support.delta_tables import write_next
 from tests.support.laying import held
 from tests.support.reclaiming import (
     TICK_S,
@@ -69,10 +68,8 @@ def test_what_comes_back_behind_a_claim_stays(tmp_path: Path, *, by_entries: boo
     removed = read_record(opened, run, "removed").to_pylist()
 
     def add() -> None:
-        actions: list[Any] = [add_action(row, data_change=False) for row in removed]
-        table(tmp_path).create_write_transaction(
-            actions, "append", MESSAGES, partition_by=list(PARTITION_COLUMNS)
-        )
+        actions = [add_action(row, None, data_change=False) for row in removed]
+        write_next(Path(opened.root, "messages"), actions)
 
     def come_back(step: Step) -> None:
         if step is Step.DELTA_COMMITTED and not acted:

@@ -11,20 +11,19 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake._internal import RemoveAction
-from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction
 
 from retention.core.table_requirements import AssertEpoch
 from retention.core.table_updates import SetEpoch, SetNextSeq
+from retention.delta.entries import encode
+from retention.delta.entry_put import put_if_absent
 from retention.errors import (
     BusyError,
     CommitUnknownError,
-    ConflictError,
     ForeignRowsError,
     RefusedError,
     RetentionError,
     StalePlanError,
+    StorageError,
     UsageError,
 )
 from retention.ports import Store, Swap
@@ -356,7 +355,7 @@ def test_rivals_that_keep_coming_first_end_in_busy(
 
     def refuse(*_: Any, **__: Any) -> int:
         tries.append(1)
-        raise CommitFailedError("a rival")
+        raise commit.OvertakenError("a rival")
 
     monkeypatch.setattr(commit.CommitAttempt, "commit", refuse)
     monkeypatch.setattr(delta, "_LONGEST_PAUSE_S", 0)
@@ -376,112 +375,45 @@ def test_what_a_rival_compacted_after_the_snapshot_is_neither_doubled_nor_missed
     snapshot, files = latest(store)
     rival = place.open()
     compacted = staged(rival, rows(range(1, 21)))
-    table = DeltaTable(place.root / "messages")
     at_ms = NOW_NS // 10**6
-    actions: list[AddAction | RemoveAction] = [
-        *(remove_action(row, data_change=data_change, at_ms=at_ms) for row in files.to_pylist()),
-        *(add_action(row, data_change=data_change) for row in compacted.to_pylist()),
+    actions = [
+        *(remove_action(r, None, data_change=data_change, at_ms=at_ms) for r in files.to_pylist()),
+        *(add_action(r, None, data_change=data_change) for r in compacted.to_pylist()),
     ]
-    partition_by = ["partition", "segment"]
-    table.create_write_transaction(actions, "append", table.schema(), partition_by=partition_by)
+    log = place.root / "messages" / "_delta_log"
+    (log / f"{snapshot.version + 1:020d}.json").write_bytes(encode(actions))
     mine = staged(store, rows(range(5, 11))) if rewrites else None
     with pytest.raises(StalePlanError):
         store.commit(removing(files.slice(0, 1), mine), snapshot)
     assert sequences(place.open()) == list(range(1, 21))
 
 
-class Faulty:
-    """A table whose commits fail, before or after they happen."""
+def fail_put(monkeypatch: pytest.MonkeyPatch, error: Exception, *, after: bool) -> None:
+    """Let the put of an entry fail, before or after it happens."""
 
-    def __init__(self, table: DeltaTable, error: Exception, *, after: bool) -> None:
-        self._table, self._error, self._after = table, error, after
+    def failing(*args: Any) -> bool:
+        if after:
+            put_if_absent(*args)
+        raise error
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._table, name)
-
-    def create_write_transaction(self, *args: Any, **kwargs: Any) -> None:
-        if self._after:
-            self._table.create_write_transaction(*args, **kwargs)
-        raise self._error
+    monkeypatch.setattr(commit, "put_if_absent", failing)
 
 
-def faulty(store: Store, error: Exception, *, after: bool) -> Any:
-    """A snapshot with a handle that fails this way."""
+@pytest.mark.parametrize("error", [StorageError("x"), CommitUnknownError("y")])
+def test_a_commit_whose_answer_was_lost_is_found_in_the_log(
+    store: Store, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     snapshot = store.snapshot()
-    handle = snapshot.handle
-    table = Faulty(handle.table, error, after=after)
-    return type(snapshot)(
-        snapshot.version,
-        snapshot.table_id,
-        snapshot.files,
-        snapshot.counters,
-        replace(handle, table=table),
-    )
-
-
-@pytest.mark.parametrize("error", [CommitFailedError("lost answer"), DeltaError("x"), OSError("y")])
-def test_a_commit_whose_answer_was_lost_is_found_in_the_log(store: Store, error: Exception) -> None:
-    snapshot = faulty(store, error, after=True)
+    fail_put(monkeypatch, error, after=True)
     assert store.commit(appending(staged(store, rows(range(1, 4))), 4), snapshot) == 1
     assert sequences(store) == [1, 2, 3]
 
 
-class Recovering(Faulty):
-    """A table that fails a number of times, then recovers; `meanwhile` runs after each failure."""
-
-    def __init__(
-        self,
-        table: DeltaTable,
-        *,
-        after: bool,
-        failures: int = 1,
-        meanwhile: Callable[[], object] = lambda: None,
-    ) -> None:
-        super().__init__(table, OSError("timed out"), after=after)
-        self.failures, self.meanwhile = failures, meanwhile
-
-    def create_write_transaction(self, *args: Any, **kwargs: Any) -> None:
-        if not self.failures:
-            self._table.create_write_transaction(*args, **kwargs)
-            return
-        self.failures -= 1
-        if self._after:
-            self._table.create_write_transaction(*args, **kwargs)
-        self.meanwhile()
-        raise self._error
-
-
-def recovering(store: Store, monkeypatch: pytest.MonkeyPatch, **how: Any) -> Any:
-    """A snapshot on a simulated object store with errors as its first answers."""
-    monkeypatch.setattr(commit.CommitAttempt, "_pauses", lambda _: (0.0, 0.0))
+def test_a_commit_that_the_disk_refused_changed_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     snapshot = store.snapshot()
-    table = Recovering(snapshot.handle.table, **how)
-    return replace(snapshot, handle=replace(snapshot.handle, table=table))
-
-
-@pytest.mark.parametrize(("failures", "after"), [(1, False), (2, False), (1, True), (2, True)])
-def test_an_object_store_is_asked_again_until_it_is_certain(
-    store: Store, monkeypatch: pytest.MonkeyPatch, failures: int, *, after: bool
-) -> None:
-    snapshot = recovering(store, monkeypatch, failures=failures, after=after)
-    assert store.commit(appending(staged(store, rows(range(1, 4))), 4), snapshot) == 1
-    assert sequences(store) == [1, 2, 3]
-
-
-def test_a_rival_s_commit_says_that_ours_comes_no_more(
-    place: Stage, store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def rival() -> None:
-        append(place.open(), range(1, 3))
-
-    snapshot = recovering(store, monkeypatch, after=False, meanwhile=rival)
-    with pytest.raises(ConflictError):
-        store.commit(appending(staged(store, rows(range(1, 4))), 4), snapshot)
-    assert sequences(store) == [1, 2]
-
-
-def test_a_commit_that_the_disk_refused_changed_nothing(store: Store) -> None:
-    snapshot = faulty(store, OSError("No space left on device"), after=False)
+    fail_put(monkeypatch, StorageError("No space left on device"), after=False)
     added = staged(store, rows(range(1, 4)))
     with pytest.raises(RetentionError, match=r"No space left.*nothing was changed") as caught:
         store.commit(appending(added, 4), snapshot)
@@ -492,7 +424,8 @@ def test_a_commit_that_the_disk_refused_changed_nothing(store: Store) -> None:
 def test_a_commit_that_cannot_be_looked_up_is_unknown_and_its_files_stay(
     place: Stage, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    snapshot = faulty(store, OSError("gone"), after=False)
+    snapshot = store.snapshot()
+    fail_put(monkeypatch, StorageError("gone"), after=False)
     added = staged(store, rows(range(1, 4)))
 
     def unreadable(*_: Any) -> None:

@@ -16,7 +16,6 @@ from retention.core.inventory import Inventory
 from retention.datafile import parquet
 from retention.errors import ForeignRowsError
 from retention.ports import IncrementalInventory
-from retention.schemas.messages import MESSAGES, PARTITION_COLUMNS
 from retention.stores import StoreSettings, open_store
 from retention.stores.delta import incremental
 from retention.stores.delta.actions import add_action, remove_action
@@ -24,6 +23,7 @@ from retention.stores.delta.store import DeltaStore
 from retention.stores.layout import Layout
 from retention.stores.sidecar import inventory_cache
 from retention.stores.sidecar.stats_cache import StatisticsCache
+from tests.support.delta_tables import write_next
 from tests.support.laws import law_on_disk
 
 NOW = 1_800_000_000 * 10**9
@@ -79,13 +79,10 @@ class Table:
 
     def commit(self, remove: list[dict[str, Any]], add: list[dict[str, Any]]) -> None:
         """A commit of another process: in the log, and in the cache."""
-        table = DeltaTable(f"{self.root}/messages")
         at_ms = NOW // 10**6
-        actions: list[Any] = [remove_action(row, data_change=True, at_ms=at_ms) for row in remove]
-        actions += [add_action(row, data_change=True) for row in add]
-        table.create_write_transaction(
-            actions, "append", MESSAGES, partition_by=list(PARTITION_COLUMNS)
-        )
+        actions = [remove_action(row, None, data_change=True, at_ms=at_ms) for row in remove]
+        actions += [add_action(row, None, data_change=True) for row in add]
+        write_next(self.root / "messages", actions)
         cache = StatisticsCache(Layout(str(self.root), "BIG"), lambda: NOW)
         cache.add(parquet.stats_table(add))
         names = {row["path"] for row in remove}
