@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from retention.core.spans import Array
@@ -17,7 +16,7 @@ from retention.core.table_policy import LIMITS
 from retention.delta.features import refuse_unsafe
 from retention.delta.schema import leaves
 from retention.delta.snapshot import DeltaSnapshot
-from retention.delta.vectors import read_vector
+from retention.delta.vectors import bitmap_of, read_vector
 from retention.engine_port import Engine
 from retention.planners.table_rows import DecidedRows, NarrowFile, decide_rows
 from retention.rules.tables.files import (
@@ -142,21 +141,19 @@ def _removals(
         number: _whole(numbered, number, LIMITS[verdicts.verdicts[number]], None)
         for number in np.flatnonzero(verdicts.verdicts >= 0).tolist()
     }
-    dead = decided.dead
-    numbers = dead["file"].to_numpy()
+    numbers, rows, rules = (column.to_numpy() for column in decided.dead.columns)
     changes = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
     for start, end in pairwise([*changes, len(numbers)]):
-        of_file, number = dead.slice(start, end - start), int(numbers[start])
-        removals[number] = FileRemovals(
-            numbered.add(number), _by_limit(of_file), int(numbered.rows[number])
-        )
+        number, by_limit = int(numbers[start]), _by_limit(rows[start:end], rules[start:end])
+        removals[number] = FileRemovals(numbered.add(number), by_limit, int(numbered.rows[number]))
     return removals
 
 
-def _by_limit(rows: pa.Table) -> dict[str, BitMap64]:
+def _by_limit(rows: Array, rules: Array) -> dict[str, BitMap64]:
+    """Limit → the positions of the rows of a file that go by it."""
+    counts = np.bincount(rules)
     return {
-        LIMITS[rule]: BitMap64(rows.filter(pc.equal(rows["rule"], rule))["row"].to_numpy())
-        for rule in sorted(pc.unique(rows["rule"]).to_pylist())
+        LIMITS[rule]: bitmap_of(rows[rules == rule]) for rule in np.flatnonzero(counts).tolist()
     }
 
 
