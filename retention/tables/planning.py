@@ -49,9 +49,10 @@ class _Numbered:
     rows: Array
     """The live rows of each file, by number."""
 
-    def add(self, number: int) -> dict[str, Any]:
-        """The `add` action of a file."""
-        return self.snapshot.add_of(int(self.order[number]))
+    def adds(self, numbers: Array) -> dict[int, dict[str, Any]]:
+        """Number of a file → its `add` action."""
+        rows = self.order[numbers].tolist()
+        return dict(zip(numbers.tolist(), self.snapshot.adds_of(rows), strict=True))
 
 
 def plan_table(
@@ -129,8 +130,8 @@ def _empty(table: OpenedTable, snapshot: DeltaSnapshot, as_of_ns: int) -> TableP
 def _tasks(table: OpenedTable, numbered: _Numbered, verdicts: FileVerdicts) -> Iterator[NarrowFile]:
     """The files to read, because bounds leave them open."""
     reader = NarrowReader.of(numbered.snapshot, narrow_columns(table.policy))
-    for number in verdicts.to_read.tolist():
-        yield reader.task(number, numbered.add(number), int(numbered.rows[number]))
+    for number, add in numbered.adds(verdicts.to_read).items():
+        yield reader.task(number, add, int(numbered.rows[number]))
 
 
 def _removals(
@@ -138,14 +139,17 @@ def _removals(
 ) -> dict[int, FileRemovals]:
     """Number of a file → the rows that go from it."""
     removals = {
-        number: _whole(numbered, number, LIMITS[verdicts.verdicts[number]], None)
-        for number in np.flatnonzero(verdicts.verdicts >= 0).tolist()
+        number: FileRemovals(
+            add, {LIMITS[verdicts.verdicts[number]]: None}, int(numbered.rows[number])
+        )
+        for number, add in numbered.adds(np.flatnonzero(verdicts.verdicts >= 0)).items()
     }
     numbers, rows, rules = (column.to_numpy() for column in decided.dead.columns)
-    changes = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
-    for start, end in pairwise([*changes, len(numbers)]):
+    changes = np.flatnonzero(np.diff(numbers, prepend=-1))
+    adds = numbered.adds(numbers[changes])
+    for start, end in pairwise([*changes.tolist(), len(numbers)]):
         number, by_limit = int(numbers[start]), _by_limit(rows[start:end], rules[start:end])
-        removals[number] = FileRemovals(numbered.add(number), by_limit, int(numbered.rows[number]))
+        removals[number] = FileRemovals(adds[number], by_limit, int(numbered.rows[number]))
     return removals
 
 
@@ -163,7 +167,8 @@ def _whole(
     """All rows of a file: those that go by no other limit already go by this one."""
     live = int(numbered.rows[number])
     if earlier is None:
-        return FileRemovals(numbered.add(number), {limit: None}, live)
+        add = numbered.adds(np.array([number]))[number]
+        return FileRemovals(add, {limit: None}, live)
     hidden = read_vector(numbered.snapshot.root, earlier.add.get("deletionVector"))
     rest = BitMap64(range(live + len(hidden))) - hidden - earlier.dead
     return FileRemovals(earlier.add, {**earlier.rows, limit: rest}, live)
