@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
+from math import inf
 from typing import Any
 from urllib.parse import unquote
 
@@ -22,6 +24,8 @@ BATCH_BYTES = 8 << 20
 """The approximate bytes to decode at a time."""
 GROUP_BYTES = 64 << 20
 """The approximate bytes to buffer for one row group; a row may have megabytes."""
+_WORTH = 0.8
+"""The share of its plain size below which a column is worth a dictionary."""
 _CODECS = ("SNAPPY", "GZIP", "BROTLI", "ZSTD")
 _DEFAULT_CODEC = "ZSTD"
 
@@ -60,6 +64,23 @@ class ParquetSource:
         groups = self._file.metadata
         sizes = (groups.row_group(number).num_rows for number in range(groups.num_row_groups))
         return max([1, *sizes])
+
+    def dictionaries(self, rows: pa.Table) -> list[str]:
+        """The paths of the columns that have dictionaries which make them smaller: others cost a copy much time.
+
+        Args:
+            rows: some of its rows, which tell how long plain values are.
+        """
+        if not self._file.num_row_groups:
+            return []
+        group = self._file.metadata.row_group(0)
+        chunks = (group.column(number) for number in range(group.num_columns))
+        return [
+            chunk.path_in_schema
+            for chunk in chunks
+            if any("DICTIONARY" in encoding for encoding in chunk.encodings)
+            and chunk.total_uncompressed_size < _WORTH * _plain_size(chunk, rows)
+        ]
 
     def rows_where(
         self, selected: Callable[[BitMap64], BitMap64]
@@ -124,16 +145,35 @@ def write_rows(
     """
     rows = 0
     files.make_directory(location.rpartition("/")[0])
+    groups = _groups(tables, source.group_rows)
+    first = next(groups, schema.empty_table())
     with (
         files.create_unshared(location) as sink,
         pq.ParquetWriter(
-            sink, schema, compression=source.codec, write_page_checksum=True
+            sink,
+            schema,
+            compression=source.codec,
+            use_dictionary=source.dictionaries(first),
+            write_page_checksum=True,
         ) as writer,
     ):
-        for group in _groups(tables, source.group_rows):
+        for group in chain([first], groups):
             writer.write_table(group, source.group_rows)
             rows += group.num_rows
     return rows
+
+
+def _plain_size(chunk: pq.ColumnChunkMetaData, rows: pa.Table) -> float:
+    """The bytes of a column's values without a dictionary; infinite where rows do not tell."""
+    name = chunk.path_in_schema
+    if name not in rows.column_names or not rows.num_rows:
+        return inf
+    values = rows[name]
+    return (
+        inf
+        if pa.types.is_dictionary(values.type)
+        else values.nbytes / len(values) * chunk.num_values
+    )
 
 
 def _groups(tables: Iterable[pa.Table], group_rows: int) -> Iterator[pa.Table]:

@@ -75,9 +75,15 @@ class DeltaSnapshot:
 
     def add_of(self, row: int) -> dict[str, Any]:
         """The fields of the `add` action of the file in a row of `files`."""
-        [values] = (
-            self.files.slice(row, 1).select(LIVE_FILES.names).to_pylist(maps_as_pydicts="lossy")
-        )
+        return self.adds_of([row])[0]
+
+    def adds_of(self, rows: Sequence[int]) -> list[dict[str, Any]]:
+        """The fields of the `add` actions of the files in some rows of `files`."""
+        taken = self.files.take(pa.array(rows, pa.int64())).select(LIVE_FILES.names)
+        each = taken.to_pylist(maps_as_pydicts="lossy")
+        return [self._add(row, values) for row, values in zip(rows, each, strict=True)]
+
+    def _add(self, row: int, values: Mapping[str, Any]) -> dict[str, Any]:
         add = {
             name: values[column] for column, name in OF_ADD.items() if values[column] is not None
         }

@@ -6,12 +6,13 @@ import re
 import struct
 import uuid
 import zlib
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
-from pyroaring import BitMap64
+from pyroaring import BitMap, BitMap64
 
 from retention.errors import DamagedError
 from retention.storage import files
@@ -40,6 +41,24 @@ _POWERS = 85 ** np.arange(4, -1, -1, dtype=np.int64)
 _UUID_CHARACTERS = 20
 _LOCAL_URI = re.compile(r"file:(//)?(?=/)")
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9_./=-]+")
+
+
+def bitmap_of(positions: np.ndarray) -> BitMap64:
+    """The set of positions, as BitMap64 makes it of numbers one by one; shape (n,), ascending.
+
+    >>> bitmap_of(np.array([1, 7]))
+    BitMap64([1, 7])
+    """
+    if not len(positions) or int(positions[-1]) >> 32:
+        return BitMap64(array("Q", positions.astype(np.uint64).tobytes()))
+    low = BitMap(array("I", positions.astype(np.uint32).tobytes()))
+    # One bitmap of 32 bits, whose numbers all begin with 32 bits of 0.
+    return BitMap64.deserialize(struct.pack("<QI", 1, 0) + low.serialize())
+
+
+def positions_of(bitmap: BitMap64) -> np.ndarray:
+    """The positions of a set, ascending; shape (n,), int64."""
+    return np.frombuffer(bitmap.to_array(), np.uint64).astype(np.int64)
 
 
 def encode_z85(content: bytes) -> str:

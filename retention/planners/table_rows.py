@@ -5,9 +5,8 @@ Rows are decided in this process, or, if they are many and have keys, by tasks t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from retention.core.integer_sort import lexsort
 from retention.core.inventory import ReadCount
 from retention.core.labels import labelled
 from retention.core.spans import Array
@@ -22,6 +22,7 @@ from retention.core.table_policy import Column
 from retention.delta.schema import Path, path_in_file
 from retention.engine_port import Engine, Gathering, Part
 from retention.errors import DamagedError
+from retention.planners.row_parts import SmallRows, rows_of_parts
 from retention.planners.subject_shuffle import bucket_of
 from retention.rules.tables.matching import group_limits
 from retention.rules.tables.rows import COUNTED, DEAD_ROWS, RowNotes, RowRules, dead_rows
@@ -38,7 +39,8 @@ VALUE_BYTES = 16
 TICKS = ("time", "expires_at")
 _AFTER_KEYS = COUNTED[1:]
 _NONE = DEAD_ROWS.empty_table()
-_COUNTS = b"counts"
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+"""An odd number by which to multiply; neighbouring keys get distant buckets."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,29 @@ class _Part:
     notes: RowNotes = field(default_factory=RowNotes)
     read: ReadCount = field(default_factory=ReadCount)
 
+    @classmethod
+    def joined(cls, parts: Sequence[_Part]) -> _Part:
+        """The rows of several parts, in their order."""
+        return cls(
+            pa.concat_tables([part.rows for part in parts] or [_NONE]),
+            sum((part.notes for part in parts), RowNotes()),
+            sum((part.read for part in parts), ReadCount()),
+        )
+
+    @classmethod
+    def unpacked(cls, contents: Sequence[bytes], schema: pa.Schema) -> _Part:
+        """The rows of parts that `dealt` made, in their order."""
+        rows, counts = rows_of_parts(contents, schema)
+        return cls(
+            rows,
+            sum((RowNotes(**notes) for notes, _ in counts), RowNotes()),
+            sum((ReadCount(**read) for _, read in counts), ReadCount()),
+        )
+
+    def dealt(self, numbers: Array) -> Iterator[Part]:
+        """A part for each number, given the number of each row; the counts are with the first."""
+        return SmallRows.of(self.rows).dealt(numbers, [vars(self.notes), vars(self.read)])
+
 
 @labelled(step="decide rows of a table")
 def decide_rows(
@@ -119,10 +144,10 @@ def decide_rows(
     weights = [task.narrow_bytes for task in tasks]
     has_keys = bool(group_limits(rules.policy, "max_rows_per_key"))
     if has_keys and sum(weights) > HELD_BYTES:
-        joined = _joined(_shuffled(tasks, weights, rules, engine))
+        joined = _Part.joined(_shuffled(tasks, weights, rules, engine))
         rows = joined.rows
     else:
-        joined = _joined(engine.map(partial(_expired, rules), tasks, weights))
+        joined = _Part.joined(engine.map(partial(_expired, rules), tasks, weights))
         rows = rules.cut_keys(joined.rows) if tasks else joined.rows
     rows, notes = rules.cut_counts(rows, newer_rows) if rows.num_rows else (rows, RowNotes())
     return DecidedRows(dead_rows(rows), joined.notes + notes, joined.read)
@@ -137,7 +162,9 @@ def read_narrow(task: NarrowFile) -> tuple[pa.Table, ReadCount]:
     wanted = [column for column in task.columns if column.name not in task.constants.column_names]
     stored, read = _read(task, wanted)
     count = stored.num_rows
-    positions = np.delete(np.arange(count), task.dead)
+    positions = np.arange(count)
+    if len(task.dead):
+        positions = np.delete(positions, task.dead)
     is_live = len(positions) < count
     rows: dict[str, pa.Array | pa.ChunkedArray] = {
         "file": pa.array(np.full(len(positions), task.number)),
@@ -163,12 +190,7 @@ class _DealKeys:
 
     def __call__(self, task: NarrowFile) -> Iterator[Part]:
         part = _expired(self.rules, task)
-        numbers = _bucket_of_rows(part.rows, self.buckets)
-        for number in range(self.buckets):
-            rows = part.rows.filter(pa.array(numbers == number))
-            if rows.num_rows or not number:
-                yield number, _packed(_Part(rows, part.notes, part.read))
-                part = _Part(part.rows)
+        return part.dealt(_bucket_of_rows(part.rows, self.buckets))
 
 
 @dataclass(frozen=True)
@@ -176,18 +198,35 @@ class _CutBucket:
     """A function that decides the rows of a bucket of keys, and partitions them into ranges of files."""
 
     rules: RowRules
+    schema: pa.Schema
     range_of_file: Array
 
     def __call__(self, bucket: int, contents: Sequence[bytes]) -> Iterator[Part]:
         del bucket
-        part = _joined([_unpacked(content) for content in contents])
+        part = _Part.unpacked(contents, self.schema)
         cut = self.rules.undecided(self.rules.cut_keys(part.rows), _AFTER_KEYS)
-        cut = cut.drop_columns([name for name in cut.column_names if name.startswith("key_")])
-        ranges = self.range_of_file[cut["file"].to_numpy()]
-        for number in np.unique(np.append(0, ranges)).tolist():
-            rows = cut.filter(pa.array(ranges == number))
-            yield number, _packed(_Part(rows, part.notes, part.read))
-            part = _Part(part.rows)
+        cut = cut.select(self.cut_schema.names)
+        return replace(part, rows=cut).dealt(self.range_of_file[cut["file"].to_numpy()])
+
+    @property
+    def cut_schema(self) -> pa.Schema:
+        """The columns of which later limits have need, and those of dead rows."""
+        if not any(group_limits(self.rules.policy, limit) for limit in _AFTER_KEYS):
+            return DEAD_ROWS
+        return pa.schema([field for field in self.schema if not field.name.startswith("key_")])
+
+
+@dataclass(frozen=True)
+class _GatherRange:
+    """A function that collects the rows of a range of files, in order of files and rows."""
+
+    schema: pa.Schema
+
+    def __call__(self, number: int, contents: Sequence[bytes]) -> _Part:
+        del number
+        part = _Part.unpacked(contents, self.schema)
+        places = [part.rows[name].to_numpy() for name in ("row", "file")]
+        return replace(part, rows=part.rows.take(pa.array(lexsort(places, part.rows.num_rows))))
 
 
 def _shuffled(
@@ -197,18 +236,23 @@ def _shuffled(
     buckets = -(-sum(weights) // BUCKET_BYTES)
     range_of_file = np.zeros(tasks[-1].number + 1, np.int64)
     range_of_file[[task.number for task in tasks]] = (np.cumsum(weights) - 1) // BUCKET_BYTES
+    cut = _CutBucket(rules, _decided_schema(tasks[0].columns), range_of_file)
     return engine.shuffle(
         _DealKeys(rules, buckets),
         tasks,
         weights,
-        Gathering(_CutBucket(rules, range_of_file), buckets),
-        Gathering(_gathered, int(range_of_file.max()) + 1),
+        Gathering(cut, buckets),
+        Gathering(_GatherRange(cut.cut_schema), int(range_of_file.max()) + 1),
     )
 
 
-def _gathered(number: int, contents: Sequence[bytes]) -> _Part:
-    del number
-    return _joined([_unpacked(content) for content in contents])
+def _decided_schema(columns: Sequence[NarrowColumn]) -> pa.Schema:
+    """The shape of narrow rows with the rules so far."""
+    place, rule = (
+        [("file", pa.int64()), ("row", pa.int64())],
+        [("policy", pa.int64()), ("rule", pa.int8())],
+    )
+    return pa.schema([*place, *((each.name, each.narrow_type) for each in columns), *rule])
 
 
 def _expired(rules: RowRules, task: NarrowFile) -> _Part:
@@ -220,9 +264,24 @@ def _expired(rules: RowRules, task: NarrowFile) -> _Part:
 
 def _bucket_of_rows(rows: pa.Table, buckets: int) -> Array:
     """The bucket of each row by its key, the same in every process; rows without a key are spread."""
-    texts = [key_text(rows[name]) for name in rows.column_names if name.startswith("key_")]
+    columns = [rows[name] for name in rows.column_names if name.startswith("key_")]
+    if all(pa.types.is_integer(values.type) for values in columns):
+        return _bucket_of_integers(columns, rows["row"], buckets)
+    texts = [key_text(values) for values in columns]
     keys = pc.binary_join_element_wise(*texts, pa.scalar(b"\0", pa.binary()))
     return bucket_of(pc.coalesce(keys, key_text(rows["row"])), buckets)
+
+
+def _bucket_of_integers(
+    columns: Sequence[pa.ChunkedArray], places: pa.ChunkedArray, buckets: int
+) -> Array:
+    """The same for keys of integers; some of them have null, then the row's place is its key."""
+    mixed = np.zeros(len(places), np.uint64)
+    for values in columns:
+        known = pc.coalesce(values.cast(pa.int64()), places)
+        mixed = (mixed ^ known.to_numpy().view(np.uint64)) * _MIX
+        mixed ^= mixed >> np.uint64(32)
+    return mixed % np.uint64(buckets)
 
 
 def key_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -234,31 +293,6 @@ def key_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return values.cast(pa.binary())
 
 
-def _joined(parts: Sequence[_Part]) -> _Part:
-    tables = [part.rows for part in parts] or [_NONE]
-    return _Part(
-        pa.concat_tables(tables),
-        sum((part.notes for part in parts), RowNotes()),
-        sum((part.read for part in parts), ReadCount()),
-    )
-
-
-def _packed(part: _Part) -> bytes:
-    counts = json.dumps([vars(part.notes), vars(part.read)])
-    rows = part.rows.replace_schema_metadata({_COUNTS: counts})
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with pa.ipc.new_stream(sink, rows.schema, options=options) as out:
-        out.write_table(rows)
-    return sink.getvalue().to_pybytes()
-
-
-def _unpacked(content: bytes) -> _Part:
-    rows = pa.ipc.open_stream(content).read_all()
-    notes, read = json.loads(rows.schema.metadata[_COUNTS])
-    return _Part(rows.replace_schema_metadata(None), RowNotes(**notes), ReadCount(**read))
-
-
 def _read(task: NarrowFile, wanted: Sequence[NarrowColumn]) -> tuple[pa.Table, ReadCount]:
     """Columns of a file in its own types by their narrow names, null if the file does not have them; the bytes read."""
     try:
@@ -267,7 +301,8 @@ def _read(task: NarrowFile, wanted: Sequence[NarrowColumn]) -> tuple[pa.Table, R
             schema = opened.schema_arrow
             paths = {each.name: path_in_file(schema, each.path, each.ids) for each in wanted}
             names = [".".join(path) for path in paths.values() if path]
-            stored, rows = opened.read(columns=names), opened.metadata.num_rows
+            # Engines run as many tasks as there are processors.
+            stored, rows = opened.read(columns=names, use_threads=False), opened.metadata.num_rows
             columns = [_leaf(stored, path, rows) for path in paths.values()]
             # Each table has a column, so that it has the file's rows without any other.
             table = pa.table([pa.nulls(rows), *columns], names=["", *paths])

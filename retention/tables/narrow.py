@@ -8,14 +8,13 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import unquote
 
-import numpy as np
 import pyarrow as pa
 
 from retention.config.table_types import format_column
 from retention.core.table_policy import Column, TableColumns
 from retention.delta.schema import Leaf, arrow_type
 from retention.delta.snapshot import DeltaSnapshot
-from retention.delta.vectors import read_vector
+from retention.delta.vectors import positions_of, read_vector
 from retention.planners.table_rows import NarrowColumn, NarrowFile
 from retention.storage import files
 from retention.tables.bounds import is_partition, leaf_of, typed_partition_values
@@ -113,7 +112,7 @@ class NarrowReader:
             DamagedError: its vector cannot be read.
         """
         root = self.snapshot.root
-        dead = np.array(read_vector(root, add.get("deletionVector")), np.int64)
+        dead = positions_of(read_vector(root, add.get("deletionVector")))
         return NarrowFile(
             number,
             files.join(root, unquote(str(add["path"]))),

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from retention.core.spans import Array
@@ -17,7 +16,7 @@ from retention.core.table_policy import LIMITS
 from retention.delta.features import refuse_unsafe
 from retention.delta.schema import leaves
 from retention.delta.snapshot import DeltaSnapshot
-from retention.delta.vectors import read_vector
+from retention.delta.vectors import bitmap_of, read_vector
 from retention.engine_port import Engine
 from retention.planners.table_rows import DecidedRows, NarrowFile, decide_rows
 from retention.rules.tables.files import (
@@ -50,9 +49,10 @@ class _Numbered:
     rows: Array
     """The live rows of each file, by number."""
 
-    def add(self, number: int) -> dict[str, Any]:
-        """The `add` action of a file."""
-        return self.snapshot.add_of(int(self.order[number]))
+    def adds(self, numbers: Array) -> dict[int, dict[str, Any]]:
+        """Number of a file → its `add` action."""
+        rows = self.order[numbers].tolist()
+        return dict(zip(numbers.tolist(), self.snapshot.adds_of(rows), strict=True))
 
 
 def plan_table(
@@ -130,8 +130,8 @@ def _empty(table: OpenedTable, snapshot: DeltaSnapshot, as_of_ns: int) -> TableP
 def _tasks(table: OpenedTable, numbered: _Numbered, verdicts: FileVerdicts) -> Iterator[NarrowFile]:
     """The files to read, because bounds leave them open."""
     reader = NarrowReader.of(numbered.snapshot, narrow_columns(table.policy))
-    for number in verdicts.to_read.tolist():
-        yield reader.task(number, numbered.add(number), int(numbered.rows[number]))
+    for number, add in numbered.adds(verdicts.to_read).items():
+        yield reader.task(number, add, int(numbered.rows[number]))
 
 
 def _removals(
@@ -139,24 +139,25 @@ def _removals(
 ) -> dict[int, FileRemovals]:
     """Number of a file → the rows that go from it."""
     removals = {
-        number: _whole(numbered, number, LIMITS[verdicts.verdicts[number]], None)
-        for number in np.flatnonzero(verdicts.verdicts >= 0).tolist()
-    }
-    dead = decided.dead
-    numbers = dead["file"].to_numpy()
-    changes = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
-    for start, end in pairwise([*changes, len(numbers)]):
-        of_file, number = dead.slice(start, end - start), int(numbers[start])
-        removals[number] = FileRemovals(
-            numbered.add(number), _by_limit(of_file), int(numbered.rows[number])
+        number: FileRemovals(
+            add, {LIMITS[verdicts.verdicts[number]]: None}, int(numbered.rows[number])
         )
+        for number, add in numbered.adds(np.flatnonzero(verdicts.verdicts >= 0)).items()
+    }
+    numbers, rows, rules = (column.to_numpy() for column in decided.dead.columns)
+    changes = np.flatnonzero(np.diff(numbers, prepend=-1))
+    adds = numbered.adds(numbers[changes])
+    for start, end in pairwise([*changes.tolist(), len(numbers)]):
+        number, by_limit = int(numbers[start]), _by_limit(rows[start:end], rules[start:end])
+        removals[number] = FileRemovals(adds[number], by_limit, int(numbered.rows[number]))
     return removals
 
 
-def _by_limit(rows: pa.Table) -> dict[str, BitMap64]:
+def _by_limit(rows: Array, rules: Array) -> dict[str, BitMap64]:
+    """Limit → the positions of the rows of a file that go by it."""
+    counts = np.bincount(rules)
     return {
-        LIMITS[rule]: BitMap64(rows.filter(pc.equal(rows["rule"], rule))["row"].to_numpy())
-        for rule in sorted(pc.unique(rows["rule"]).to_pylist())
+        LIMITS[rule]: bitmap_of(rows[rules == rule]) for rule in np.flatnonzero(counts).tolist()
     }
 
 
@@ -166,7 +167,8 @@ def _whole(
     """All rows of a file: those that go by no other limit already go by this one."""
     live = int(numbered.rows[number])
     if earlier is None:
-        return FileRemovals(numbered.add(number), {limit: None}, live)
+        add = numbered.adds(np.array([number]))[number]
+        return FileRemovals(add, {limit: None}, live)
     hidden = read_vector(numbered.snapshot.root, earlier.add.get("deletionVector"))
     rest = BitMap64(range(live + len(hidden))) - hidden - earlier.dead
     return FileRemovals(earlier.add, {**earlier.rows, limit: rest}, live)

@@ -11,6 +11,7 @@ from pyroaring import BitMap64
 from retention.core.spans import Array
 from retention.core.table_policy import LIMITS
 from retention.delta.snapshot import DeltaSnapshot
+from retention.delta.vectors import positions_of
 from retention.errors import StalePlanError
 from retention.planners.table_rows import NarrowFile, read_narrow
 from retention.rules.tables.sql import statements
@@ -74,12 +75,24 @@ def located(
 
 
 def limit_of_rows(positions: Array, rows: Mapping[str, BitMap64 | None]) -> Array:
-    """The index into `LIMITS` of the limit that removes each row, else `KEPT`; int8, shape (rows,)."""
+    """The index into `LIMITS` of the limit that removes each row, else `KEPT`; int8, shape (rows,).
+
+    Args:
+        positions: those of the rows, ascending.
+        rows: limit → positions, as `plan.FileRemovals.rows`.
+    """
     limits = np.full(len(positions), KEPT, np.int8)
     for name, removed in rows.items():
-        gone = slice(None) if removed is None else np.isin(positions, np.array(removed, np.int64))
-        limits[gone] = LIMITS.index(name)
+        limits[slice(None) if removed is None else _places(positions, removed)] = LIMITS.index(name)
     return limits
+
+
+def _places(positions: Array, removed: BitMap64) -> Array:
+    """The places of removed positions among others."""
+    wanted = positions_of(removed)
+    places = np.searchsorted(positions, wanted)
+    inside = places < len(positions)
+    return places[inside][positions[places[inside]] == wanted[inside]]
 
 
 def plan_statements(table: OpenedTable, plan: TablePlan) -> list[str]:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.integer_sort import fits_with_places, lexsort
 from retention.core.spans import Array
 from retention.core.table_policy import LIMITS, TablePolicy
 from retention.rules.tables.files import STAYS
@@ -47,8 +48,8 @@ class RowNotes:
 class RowRules:
     """The rules of a table at one instant, as functions of narrow rows; picklable.
 
-    Narrow rows have `file` and `row` (int64; files are numbered by path), and those columns of `narrow_columns` that
-    the table has: `time` and `expires_at` in ticks, `size` int64, all others in their own types.
+    Narrow rows have `file` and `row` (int64; files are numbered by path), in whose order they are, and those columns of
+    `narrow_columns` that the table has: `time` and `expires_at` in ticks, `size` int64, all others in their own types.
     """
 
     policy: TablePolicy
@@ -96,9 +97,9 @@ class RowRules:
         ranked = np.flatnonzero(limited & _has_all(rows, "key_") & _has_all(rows, "time"))
         if not len(ranked):
             return ranked, ranked
-        part = rows.take(pa.array(ranked))
+        part = _taken(rows, ranked)
         codes = [groups[ranked], *(_codes(part[name]) for name in _names(part, "key_"))]
-        order = np.lexsort([*self._ages(part, within_key=True), *codes])
+        order = _newest_first([*self._ages(part, within_key=True), *codes], len(ranked))
         begins = np.ones(len(order), dtype=bool)
         begins[1:] = np.any([np.diff(code[order]) != 0 for code in codes], axis=0)
         starts = np.flatnonzero(begins)
@@ -110,7 +111,7 @@ class RowRules:
         some = rows["rule"].to_numpy() != STAYS
         for limit in limits:
             some = some | self._limited(rows, limit)[0]
-        return rows.filter(pa.array(some))
+        return rows if some.all() else rows.filter(pa.array(some))
 
     def cut_counts(self, rows: pa.Table, newer_rows: dict[int, int]) -> tuple[pa.Table, RowNotes]:
         """Decide by `max_rows`, and by `max_bytes` of rows, of all rows that files leave open.
@@ -144,19 +145,23 @@ class RowRules:
         """The row numbers of a group's rows with a time that earlier limits leave, newest first."""
         limited, groups = self._limited(rows, limit)
         ranked = np.flatnonzero(limited & (groups == group) & _has_all(rows, "time"))
-        return ranked[np.lexsort(self._ages(rows.take(pa.array(ranked)), within_key=False))]
+        ages = self._ages(_taken(rows, ranked), within_key=False)
+        return ranked[_newest_first(ages, len(ranked))]
 
     def _limited(self, rows: pa.Table, limit: str) -> tuple[Array, Array]:
         """A mask of the rows that stay so far and that a limit counts, and the group of each row."""
-        groups = group_of(self.policy, limit)[rows["policy"].to_numpy()]
-        counted = np.isin(groups, list(group_limits(self.policy, limit)))
-        return counted & (rows["rule"].to_numpy() == STAYS), groups
+        groups, allowed = group_of(self.policy, limit), group_limits(self.policy, limit)
+        policies = rows["policy"].to_numpy()
+        if not allowed:
+            return np.zeros(len(policies), dtype=bool), policies
+        counted = np.isin(groups, list(allowed))
+        return counted[policies] & (rows["rule"].to_numpy() == STAYS), groups[policies]
 
     def _ages(self, rows: pa.Table, *, within_key: bool) -> list[Array]:
-        """Keys for `np.lexsort`, the last of them first: ascending is from the newest row to the oldest."""
+        """Keys for `_newest_first`."""
         time, order = _names(rows, "time"), _names(rows, "order_")
         first = [*order, *time] if within_key else [*time, *order]
-        return [_descending(rows[name]) for name in ("row", "file", *reversed(first))]
+        return [_descending(rows[name]) for name in reversed(first)]
 
     def _notes(self, rows: pa.Table) -> RowNotes:
         stays = rows["rule"].to_numpy() == STAYS
@@ -176,9 +181,14 @@ class RowRules:
 
 
 def dead_rows(rows: pa.Table) -> pa.Table:
-    """The rows that go; shape `DEAD_ROWS`."""
-    dead = rows.filter(pc.not_equal(rows["rule"], STAYS)).select(DEAD_ROWS.names).cast(DEAD_ROWS)
-    return dead.sort_by([("file", "ascending"), ("row", "ascending")]).combine_chunks()
+    """The rows that go, of rows in order of files and positions; shape `DEAD_ROWS`."""
+    named = rows.select(DEAD_ROWS.names)
+    return named.filter(pc.not_equal(rows["rule"], STAYS)).cast(DEAD_ROWS).combine_chunks()
+
+
+def _newest_first(keys: Sequence[Array], rows: int) -> Array:
+    """The order of rows by the last key, then by the one before it, then from the last row to the first."""
+    return rows - 1 - lexsort([key[::-1] for key in keys], rows)
 
 
 def _with_rule(rows: pa.Table, numbers: Array, limit: str) -> pa.Table:
@@ -186,6 +196,10 @@ def _with_rule(rows: pa.Table, numbers: Array, limit: str) -> pa.Table:
     rule = rows["rule"].to_numpy().copy()
     rule[numbers] = LIMITS.index(limit)
     return rows.set_column(rows.schema.get_field_index("rule"), "rule", [rule])
+
+
+def _taken(rows: pa.Table, numbers: Array) -> pa.Table:
+    return rows if len(numbers) == rows.num_rows else rows.take(pa.array(numbers))
 
 
 def _names(rows: pa.Table, prefix: str) -> list[str]:
@@ -196,7 +210,8 @@ def _has_all(rows: pa.Table, prefix: str) -> Array:
     """A mask of the rows without a null in the columns with this prefix."""
     every = np.ones(rows.num_rows, dtype=bool)
     for name in _names(rows, prefix):
-        every &= rows[name].is_valid().to_numpy()
+        if rows[name].null_count:
+            every &= rows[name].is_valid().to_numpy()
     return every
 
 
@@ -208,11 +223,15 @@ def _allowed(allowed: dict[int, int], groups: Array) -> Array:
 
 def _ticks(column: pa.ChunkedArray) -> tuple[Array, Array]:
     """Values as int64, and a mask of the nulls among them."""
+    if not column.null_count:
+        return column.to_numpy(), np.zeros(len(column), dtype=bool)
     return pc.fill_null(column, 0).to_numpy(), column.is_null().to_numpy()
 
 
 def _codes(column: pa.ChunkedArray) -> Array:
     """Numbers that are equal for equal values; the column has no nulls."""
+    if pa.types.is_integer(column.type) and fits_with_places(values := column.to_numpy()):
+        return values
     return column.combine_chunks().dictionary_encode().indices.to_numpy()
 
 

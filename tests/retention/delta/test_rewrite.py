@@ -83,6 +83,30 @@ def test_dead_rows_and_those_of_the_vector_are_left_out(tmp_path: Path) -> None:
     assert copy["size"] == (tmp_path / copy["path"]).stat().st_size
 
 
+def test_a_copy_has_dictionaries_where_the_file_is_smaller_by_them(tmp_path: Path) -> None:
+    rows = pa.table(
+        {
+            "id": range(10_000),
+            "name": [f"a long name {number % 50}" for number in range(10_000)],
+            "text": [f"{number}" for number in range(10_000)],
+            "all": [{"part": number} for number in range(10_000)],
+            "plain": [7] * 10_000,
+        }
+    )
+    fields = [
+        field(name, "string" if name in ("name", "text") else "long") for name in rows.schema.names
+    ]
+    fields[3]["type"] = struct(field("part", "long"))
+    add = laid(tmp_path, rows, use_dictionary=["id", "name", "text", "all.part"])
+    copy = rewrite(str(tmp_path), metadata(*fields), add, BitMap64([3]))
+    group = pq.read_metadata(tmp_path / copy["path"]).row_group(0)
+    chunks = [group.column(number) for number in range(group.num_columns)]
+    assert {chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page} == {
+        "name",
+        "all.part",
+    }
+
+
 def test_the_copy_is_in_the_partition_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "p=a%20b").mkdir()
     add = laid(tmp_path / "p=a%20b", ids(1, 2))

@@ -1,0 +1,79 @@
+"""Sorting of integers as numbers that hold several keys and a place: sorted as values, several times faster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from retention.core.spans import Array
+
+_BITS = 63
+
+
+def argsort(values: Array) -> Array:
+    """The same order as a stable `np.argsort`; shape (n,), int64.
+
+    >>> argsort(np.array([3, -1, 3, 2])).tolist()
+    [1, 3, 0, 2]
+    """
+    return lexsort([values], len(values))
+
+
+def lexsort(keys: Sequence[Array], length: int) -> Array:
+    """The same order as `np.lexsort`: by the last key, then by the one before it, then by place; shape (n,), int64.
+
+    >>> lexsort([np.array([1, 0, 0]), np.array([5, 5, -2])], 3).tolist()
+    [2, 1, 0]
+    """
+    order = _Order(length)
+    for key in keys if length else ():
+        order.then_by(key)
+    return order.places()
+
+
+def fits_with_places(values: Array) -> bool:
+    """Whether one number can hold any of the values and its place, so that they are sorted fast."""
+    return not len(values) or _bits_of(values) + len(values).bit_length() <= _BITS
+
+
+class _Order:
+    """An order, and numbers to refine it: the place in it in the lowest bits, above it the keys since then."""
+
+    def __init__(self, length: int) -> None:
+        self._places = np.arange(length)
+        self._start(length.bit_length())
+
+    def _start(self, bits: int) -> None:
+        self._place_bits = self._bits = bits
+        self._packed: Array | None = None
+
+    def then_by(self, key: Array) -> None:
+        """Sort by a key that outweighs all before."""
+        bits = _bits_of(key)
+        if self._bits + bits > _BITS:
+            self._sort()
+        if self._bits + bits > _BITS:
+            self._places = self._places[np.argsort(key[self._places], kind="stable")]
+        elif bits:
+            if self._packed is None:
+                self._packed = np.arange(len(key))
+            values = key.astype(np.int64) - key.min().astype(np.int64)
+            self._packed |= values[self._places] << np.int64(self._bits)
+            self._bits += bits
+
+    def _sort(self) -> None:
+        if self._packed is not None:
+            self._packed.sort()
+            mask = (np.int64(1) << np.int64(self._place_bits)) - 1
+            self._places = self._places[self._packed & mask]
+        self._start(self._place_bits)
+
+    def places(self) -> Array:
+        """The order by all keys."""
+        self._sort()
+        return self._places
+
+
+def _bits_of(values: Array) -> int:
+    return (int(values.max()) - int(values.min())).bit_length()

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retention.core.integer_sort import argsort, fits_with_places, lexsort
+from tests.support.laws import law
+
+LARGEST = 2**63 - 1
+KEYS = st.sampled_from([0, 1, 7, 2**20, 2**40, 2**61, LARGEST]).flatmap(
+    lambda most: st.lists(st.integers(-most - 1, most), min_size=5, max_size=5)
+)
+
+
+@law
+@given(st.lists(KEYS, min_size=1, max_size=4))
+def test_numbers_sort_as_by_numpy(keys: list[list[int]]) -> None:
+    columns = [np.array(key, np.int64) for key in keys]
+    assert lexsort(columns, 5).tolist() == np.lexsort(columns).tolist()
+    assert argsort(columns[0]).tolist() == np.argsort(columns[0], kind="stable").tolist()
+
+
+def test_numbers_of_few_bits_do_not_overflow() -> None:
+    narrow = np.array([127, -128, 0], np.int8)
+    assert argsort(narrow).tolist() == [1, 2, 0]
+    assert fits_with_places(narrow)
+    assert not fits_with_places(np.array([-LARGEST, LARGEST]))
+    assert not len(lexsort([np.array([], np.int64)], 0))
