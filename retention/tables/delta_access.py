@@ -11,7 +11,7 @@ from retention.delta import entries, log_files, vectors
 from retention.delta import snapshot as delta_log
 from retention.delta.commit import Build, Operation, commit
 from retention.delta.snapshot import DeltaSnapshot
-from retention.errors import DamagedError, RefusedError, UsageError
+from retention.errors import DamagedError, RefusedError, RetentionError, UsageError
 from retention.history.kinds import TableApplied, TableRun
 from retention.history.record import ABANDONED, DONE, UNKNOWN
 from retention.storage import files
@@ -77,6 +77,11 @@ class DeltaAccess:
             return intent.updated(status=UNKNOWN)
         discard(table.location, intent.staged)
         return intent.updated(status=ABANDONED, latest_as_of_ns=None)
+
+    def unsettled(self, intent: TableRun, error: RetentionError) -> RetentionError:
+        """The error itself: an entry is in the log, or it is not."""
+        del intent
+        return error
 
     def refuse_unrestorable(
         self,

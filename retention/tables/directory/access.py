@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from retention.apply.reclaim.report import Amount
 from retention.core.run_names import started_ns
 from retention.core.units import INT64_MAX
 from retention.delta.commit import Build, Operation
 from retention.delta.snapshot import DeltaSnapshot
-from retention.errors import DamagedError, RefusedError, UsageError
+from retention.errors import (
+    DamagedError,
+    RefusedError,
+    RetentionError,
+    StorageError,
+    UsageError,
+)
 from retention.history.kinds import TableApplied, TableRun, TableUndone
 from retention.history.record import ABANDONED, DONE, UNKNOWN
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
+from retention.storage.errors import as_storage_errors
 from retention.tables.dead_files import DeadFiles, amount_of, done_passes
+from retention.tables.directory.listing import identity_of
 from retention.tables.directory.moves import (
     Move,
     files_aside,
@@ -76,7 +85,7 @@ class DirectoryAccess:
         del operation
         # The actions themselves are those of a log; building them asks what permits the run.
         list(build(_VERSION, table.clock() // 10**6, before))
-        moves = _moves(table, intent)
+        moves = _moves(table, intent, intent.location)
         if isinstance(intent, TableUndone):
             move_back(moves)
         else:
@@ -84,21 +93,39 @@ class DirectoryAccess:
         return _VERSION
 
     def settled(self, table: OpenedTable, intent: TableRun) -> TableRun:
-        """The outcome by the places of the run's files: an undo is finished, and an unfinished pass taken back."""
+        """The outcome by the places of the run's files: an undo is finished, and an unfinished pass taken back.
+
+        Raises:
+            UsageError: there is no directory, as when its file system is not mounted.
+        """
+        location = _location(table, intent)
+        identity = identity_of(location)
         done = intent.updated(status=DONE, settled=True, version_after=_VERSION)
         try:
-            moves = _moves(table, intent)
+            moves = _moves(table, intent, location)
             if isinstance(intent, TableUndone):
                 move_back(moves)
                 return done
             if all(move.is_moved for move in moves):
                 sync_moves(moves)
                 return done
-            if take_back(moves):
+            # Another directory without any of the files does not tell where they are.
+            is_same = intent.basis is not None and intent.basis.table_id == identity
+            is_known = is_same or any(move.exists for move in moves)
+            if take_back(moves) and is_known:
                 return intent.updated(status=ABANDONED, latest_as_of_ns=None)
         except (DamagedError, RefusedError):
             pass
         return intent.updated(status=UNKNOWN)
+
+    def unsettled(self, intent: TableRun, error: RetentionError) -> RetentionError:
+        """An error that says who takes back the moves of a pass, or finishes those of an undo."""
+        rest = "finishes it" if isinstance(intent, TableUndone) else "moves them back"
+        reason = str(error).partition("; ")[0]
+        return StorageError(
+            f"{reason}; some files of run {intent.run} may be moved, and the next run on the table {rest}; free space "
+            "or mend what the system objects to, then run the command again"
+        )
 
     def refuse_unrestorable(
         self,
@@ -150,7 +177,13 @@ class DirectoryAccess:
         )
 
 
-def _moves(table: OpenedTable, intent: TableRun) -> list[Move]:
+def _location(table: OpenedTable, intent: TableRun) -> str:
+    """The directory of a run; a lake that was moved has its files aside with it."""
+    with as_storage_errors(intent.location):
+        return intent.location if Path(intent.location).is_dir() else table.location
+
+
+def _moves(table: OpenedTable, intent: TableRun, location: str) -> list[Move]:
     """The files that a run moves."""
     run = intent.undoes if isinstance(intent, TableUndone) else intent.run
-    return moves_of(intent.location, run, read_changes(table, run))
+    return moves_of(location, run, read_changes(table, run))
