@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from retention.apply.reclaim.report import Amount
 from retention.core.run_names import started_ns
@@ -22,7 +21,6 @@ from retention.history.kinds import TableApplied, TableRun, TableUndone
 from retention.history.record import ABANDONED, DONE, UNKNOWN
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
-from retention.storage.errors import as_storage_errors
 from retention.tables.dead_files import DeadFiles, amount_of, done_passes
 from retention.tables.directory.listing import identity_of
 from retention.tables.directory.moves import (
@@ -85,7 +83,7 @@ class DirectoryAccess:
         del operation
         # The actions themselves are those of a log; building them asks what permits the run.
         list(build(_VERSION, table.clock() // 10**6, before))
-        moves = _moves(table, intent, intent.location)
+        moves = _moves(table, intent)
         if isinstance(intent, TableUndone):
             move_back(moves)
         else:
@@ -98,11 +96,10 @@ class DirectoryAccess:
         Raises:
             UsageError: there is no directory, as when its file system is not mounted.
         """
-        location = _location(table, intent)
-        identity = identity_of(location)
+        identity = identity_of(table.location)
         done = intent.updated(status=DONE, settled=True, version_after=_VERSION)
         try:
-            moves = _moves(table, intent, location)
+            moves = _moves(table, intent)
             if isinstance(intent, TableUndone):
                 move_back(moves)
                 return done
@@ -177,13 +174,7 @@ class DirectoryAccess:
         )
 
 
-def _location(table: OpenedTable, intent: TableRun) -> str:
-    """The directory of a run; a lake that was moved has its files aside with it."""
-    with as_storage_errors(intent.location):
-        return intent.location if Path(intent.location).is_dir() else table.location
-
-
-def _moves(table: OpenedTable, intent: TableRun, location: str) -> list[Move]:
-    """The files that a run moves."""
+def _moves(table: OpenedTable, intent: TableRun) -> list[Move]:
+    """The files that a run moves, where the table is now: a lake that was moved has its files aside with it."""
     run = intent.undoes if isinstance(intent, TableUndone) else intent.run
-    return moves_of(location, run, read_changes(table, run))
+    return moves_of(table.location, run, read_changes(table, run))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -80,6 +81,14 @@ def test_files_aside_follow_a_lake_that_was_moved(killed: Directory) -> None:
     moved = elsewhere(killed)
     settle_interrupted(moved.opened)
     assert (statuses(moved), moved.files(), moved.aside()) == ([ABANDONED], ALL, [])
+
+
+def test_a_copy_of_a_lake_is_settled_by_itself(killed: Directory) -> None:
+    place = Path(shutil.copytree(killed.root.parent, killed.root.parent.with_name("copy")))
+    copied = Directory(replace(killed.opened, location=str(place / killed.root.name)))
+    settle_interrupted(copied.opened)
+    assert (copied.files(), copied.aside()) == (ALL, [])
+    assert (killed.files(), killed.aside()) == (ALL[1:], ["a.parquet.removed"])
 
 
 def test_runs_of_a_lake_that_was_moved_are_undone_and_reclaimed(tmp_path: Path) -> None:
