@@ -20,6 +20,7 @@ from retention.tables.dead_files import DeadFiles, dead_files
 from retention.tables.opened import OpenedTable
 from retention.tables.plan import TablePlan
 from retention.tables.records import ChangedFile
+from retention.tables.redefined import refuse_redefined
 from retention.tables.rivals import refuse_rivals
 from retention.tables.stage import discard
 
@@ -90,7 +91,8 @@ class DeltaAccess:
         changed: Sequence[ChangedFile],
         current: DeltaSnapshot,
     ) -> None:
-        """Refuse if the log does not rule out that others restored rows, or if a file is gone."""
+        """Refuse if others redefined the table or may have restored rows, or if a file is gone."""
+        refuse_redefined(table, record, current)
         _refuse_restored(table, record, changed, current)
         _refuse_missing(table, record.run, changed)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -90,7 +90,10 @@ def _killed(crew: Crew, act: str, source: Path, point: str) -> Path:
 
 
 def _copy(base: Path, name: str) -> Path:
-    return Path(shutil.copytree(base, f"{base}+{name.replace('#', '-')}"))
+    """A copy in which a file with two names is one file, too, as in the middle of an undo."""
+    copy = f"{base}+{name.replace('#', '-')}"
+    subprocess.run(["cp", "-a", base, copy], check=True)
+    return Path(copy)
 
 
 def _outcome(crew: Crew, do: str, act: str, folder: Path) -> dict[str, Any]:
