@@ -7,6 +7,7 @@ from typing import Protocol
 
 from retention.delta.commit import Build, Operation
 from retention.delta.snapshot import DeltaSnapshot
+from retention.errors import RetentionError
 from retention.history.kinds import TableApplied, TableRun
 from retention.tables.dead_files import DeadFiles
 from retention.tables.delta_access import DeltaAccess
@@ -58,6 +59,10 @@ class TableAccess(Protocol):
 
     def settled(self, table: OpenedTable, intent: TableRun) -> TableRun:
         """The outcome of an interrupted run: `done`, `abandoned`, or `unknown`, with which its files are kept."""
+        ...
+
+    def unsettled(self, intent: TableRun, error: RetentionError) -> RetentionError:
+        """The error of a run that could not be settled after an error of its commit."""
         ...
 
     def refuse_unrestorable(

@@ -27,6 +27,7 @@ from retention.tables.plan import FileRemovals, TablePlan
 from retention.tables.planning import plan_table
 from retention.tables.recorded import commit_recorded, maintained, settle_interrupted
 from retention.tables.records import write_changes
+from retention.tables.redefined import refuse_stale_columns
 from retention.tables.report import TableReport
 from retention.tables.stage import StagedRemovals, discarded_on_failure, stage
 
@@ -150,3 +151,4 @@ def _refuse_table(plan: TablePlan, current: DeltaSnapshot) -> None:
         raise StalePlanError(
             f"{plan.location}: another table is there since the plan was made; nothing was changed; plan again"
         )
+    refuse_stale_columns(plan, current)

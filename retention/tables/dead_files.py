@@ -59,15 +59,16 @@ def dead_files(table: OpenedTable) -> DeadFiles:
     snapshot = delta_log.read(table.location)
     grace_ns = max(table.settings.grace_ns, owners_kept_ns(snapshot))
     cutoff_ns = table.clock() - grace_ns
-    live = {unquote(path) for path in snapshot.files["path"].to_pylist()}
+    decided = {unquote(path) for path in snapshot.files["path"].to_pylist()}
     going: dict[str, int] = {}
     staying: dict[str, Amount] = {}
     passes: set[str] = set()
     actions_of = cache(partial(_actions, snapshot.root))
     for run in done_passes(table):
-        present = _existing(table, _removed_files(table, run) - live)
+        present = _existing(table, _removed_files(table, run) - decided)
         if not present:
             continue
+        decided |= present.keys()
         hindrance = _hindrance(snapshot.version, actions_of, run, cutoff_ns, present.keys())
         if hindrance is None:
             going |= {files.join(table.location, path): size for path, size in present.items()}
@@ -78,14 +79,11 @@ def dead_files(table: OpenedTable) -> DeadFiles:
 
 
 def done_passes(table: OpenedTable) -> list[TableApplied]:
-    """The passes that committed, and whose version is known."""
+    """The passes that committed, and whose version is known, newest first."""
     return [
         record
         for record in table.history.outcomes()
-        if isinstance(record, TableApplied)
-        and record.is_done
-        and record.version_after is not None
-        and record.location == table.location
+        if isinstance(record, TableApplied) and record.is_done and record.version_after is not None
     ]
 
 

@@ -11,7 +11,7 @@ from retention.delta import entries, log_files, vectors
 from retention.delta import snapshot as delta_log
 from retention.delta.commit import Build, Operation, commit
 from retention.delta.snapshot import DeltaSnapshot
-from retention.errors import DamagedError, RefusedError, UsageError
+from retention.errors import DamagedError, RefusedError, RetentionError, UsageError
 from retention.history.kinds import TableApplied, TableRun
 from retention.history.record import ABANDONED, DONE, UNKNOWN
 from retention.storage import files
@@ -20,6 +20,7 @@ from retention.tables.dead_files import DeadFiles, dead_files
 from retention.tables.opened import OpenedTable
 from retention.tables.plan import TablePlan
 from retention.tables.records import ChangedFile
+from retention.tables.redefined import refuse_redefined
 from retention.tables.rivals import refuse_rivals
 from retention.tables.stage import discard
 
@@ -78,6 +79,11 @@ class DeltaAccess:
         discard(table.location, intent.staged)
         return intent.updated(status=ABANDONED, latest_as_of_ns=None)
 
+    def unsettled(self, intent: TableRun, error: RetentionError) -> RetentionError:
+        """The error itself: an entry is in the log, or it is not."""
+        del intent
+        return error
+
     def refuse_unrestorable(
         self,
         table: OpenedTable,
@@ -85,7 +91,8 @@ class DeltaAccess:
         changed: Sequence[ChangedFile],
         current: DeltaSnapshot,
     ) -> None:
-        """Refuse if the log does not rule out that others restored rows, or if a file is gone."""
+        """Refuse if others redefined the table or may have restored rows, or if a file is gone."""
+        refuse_redefined(table, record, current)
         _refuse_restored(table, record, changed, current)
         _refuse_missing(table, record.run, changed)
 

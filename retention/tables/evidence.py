@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from retention.core.table_policy import Column, TableColumns
 from retention.delta.snapshot import DeltaSnapshot
 from retention.delta.statistics import bounds
-from retention.errors import DamagedError
+from retention.errors import DamagedError, StorageError
 from retention.planners.table_rows import key_text, read_narrow
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
@@ -124,6 +124,8 @@ def read_evidence(table: OpenedTable, run: str) -> Evidence | None:
         return Evidence(about["form"], about["time"], key, about["salt"], plain)
     except FileNotFoundError:
         return None
+    except StorageError:
+        raise
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise DamagedError(
             f"{location}: the evidence of run {run} cannot be read ({first_line(error)}); nothing was changed; restore "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
 from retention.core.run_names import started_ns
@@ -102,12 +102,26 @@ def commit_recorded(
             table.history.finish(outcome)
     except CommitUnknownError:
         raise
-    except RetentionError:
+    except RetentionError as error:
         # The error may have come after the entry; only the log can tell whether the files are in use.
-        with suppress(RetentionError):
-            settle(table)
-        raise
+        return _settled_outcome(table, intent, error)
     return outcome
+
+
+def _settled_outcome(table: OpenedTable, intent: Record, error: RetentionError) -> Record:
+    """The outcome of a run that ended with an error, if it has committed after all.
+
+    Raises:
+        RetentionError: the error, if the run has not committed, or none can tell yet.
+    """
+    try:
+        settle(table)
+        outcome = table.history.done(intent.run)
+    except RetentionError as unsettled:
+        raise access_of(table).unsettled(intent, error) from unsettled
+    if isinstance(outcome, type(intent)) and outcome.is_done and outcome.version_after is not None:
+        return outcome
+    raise error
 
 
 def settle_interrupted(table: OpenedTable) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from retention.errors import DamagedError
+from retention.errors import DamagedError, StorageError
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import first_line
@@ -78,13 +78,16 @@ def read_changes(table: OpenedTable, run: str) -> list[ChangedFile]:
     """The files that a run changed.
 
     Raises:
-        DamagedError: the record is missing or cannot be read.
+        DamagedError: the record is missing, or is not one.
+        StorageError: the storage failed.
     """
     location = location_of(table, run)
     try:
         with files.reading(location) as source:
             rows = pq.read_table(source).to_pylist()
         return list(_changes(rows))
+    except StorageError:
+        raise
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise DamagedError(
             f"{location}: the record of the files that run {run} changed cannot be read ({first_line(error)}); nothing "

@@ -10,12 +10,19 @@ from retention.core.run_names import started_ns
 from retention.core.units import INT64_MAX
 from retention.delta.commit import Build, Operation
 from retention.delta.snapshot import DeltaSnapshot
-from retention.errors import DamagedError, RefusedError, UsageError
+from retention.errors import (
+    DamagedError,
+    RefusedError,
+    RetentionError,
+    StorageError,
+    UsageError,
+)
 from retention.history.kinds import TableApplied, TableRun, TableUndone
 from retention.history.record import ABANDONED, DONE, UNKNOWN
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.tables.dead_files import DeadFiles, amount_of, done_passes
+from retention.tables.directory.listing import identity_of
 from retention.tables.directory.moves import (
     Move,
     files_aside,
@@ -84,7 +91,12 @@ class DirectoryAccess:
         return _VERSION
 
     def settled(self, table: OpenedTable, intent: TableRun) -> TableRun:
-        """The outcome by the places of the run's files: an undo is finished, and an unfinished pass taken back."""
+        """The outcome by the places of the run's files: an undo is finished, and an unfinished pass taken back.
+
+        Raises:
+            UsageError: there is no directory, as when its file system is not mounted.
+        """
+        identity = identity_of(table.location)
         done = intent.updated(status=DONE, settled=True, version_after=_VERSION)
         try:
             moves = _moves(table, intent)
@@ -94,11 +106,23 @@ class DirectoryAccess:
             if all(move.is_moved for move in moves):
                 sync_moves(moves)
                 return done
-            if take_back(moves):
+            # Another directory without any of the files does not tell where they are.
+            is_same = intent.basis is not None and intent.basis.table_id == identity
+            is_known = is_same or any(move.exists for move in moves)
+            if take_back(moves) and is_known:
                 return intent.updated(status=ABANDONED, latest_as_of_ns=None)
         except (DamagedError, RefusedError):
             pass
         return intent.updated(status=UNKNOWN)
+
+    def unsettled(self, intent: TableRun, error: RetentionError) -> RetentionError:
+        """An error that says who takes back the moves of a pass, or finishes those of an undo."""
+        rest = "finishes it" if isinstance(intent, TableUndone) else "moves them back"
+        reason = str(error).partition("; ")[0]
+        return StorageError(
+            f"{reason}; some files of run {intent.run} may be moved, and the next run on the table {rest}; free space "
+            "or mend what the system objects to, then run the command again"
+        )
 
     def refuse_unrestorable(
         self,
@@ -151,6 +175,6 @@ class DirectoryAccess:
 
 
 def _moves(table: OpenedTable, intent: TableRun) -> list[Move]:
-    """The files that a run moves."""
+    """The files that a run moves, where the table is now: a lake that was moved has its files aside with it."""
     run = intent.undoes if isinstance(intent, TableUndone) else intent.run
-    return moves_of(intent.location, run, read_changes(table, run))
+    return moves_of(table.location, run, read_changes(table, run))

@@ -54,8 +54,8 @@ class ListedFile:
 class Listing:
     """The data files of a directory, in order of paths."""
 
-    inode: int
-    """The inode of the directory itself."""
+    identity: str
+    """The identity of the directory itself."""
     files: list[ListedFile] = field(default_factory=list)
     passed_over: Counter[str] = field(default_factory=Counter)
     """Reason → the number of files that stay unread."""
@@ -88,18 +88,29 @@ def list_directory(location: str, now_ns: int) -> Listing:
         StorageError: a directory cannot be read.
     """
     refuse_logs_above(location)
+    listing = Listing(identity_of(location))
+    with as_storage_errors(location):
+        device = Path(location).stat().st_dev
+    for directory, names in _walk(location, listing):
+        for name in names:
+            _add(listing, location, f"{directory}/{name}", device, now_ns)
+    listing.files.sort(key=lambda file: file.path)
+    return listing
+
+
+def identity_of(location: str) -> str:
+    """The identity of a directory; another one in its place, and a copy of it, have others.
+
+    Raises:
+        UsageError: there is none.
+        StorageError: the storage failed.
+    """
     with as_storage_errors(location):
         if not Path(location).is_dir():
             raise UsageError(
                 f"{location}: there is no directory of Parquet files; correct the location, or let its writer create it"
             )
-        root = Path(location).stat()
-    listing = Listing(root.st_ino)
-    for directory, names in _walk(location, listing):
-        for name in names:
-            _add(listing, location, f"{directory}/{name}", root.st_dev, now_ns)
-    listing.files.sort(key=lambda file: file.path)
-    return listing
+        return f"directory {Path(location).stat().st_ino}"
 
 
 def refuse_logs_above(location: str) -> None:

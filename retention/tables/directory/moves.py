@@ -63,6 +63,11 @@ class Move:
         """Whether the file is aside, or a copy of it."""
         return self._is_like(pin_of(self.aside))
 
+    @property
+    def exists(self) -> bool:
+        """Whether a file has one of the two names."""
+        return os.path.lexists(self.inside) or os.path.lexists(self.aside)
+
     def _is_like(self, other: Pin | None) -> bool:
         return other is not None and other[:2] == self.pin[:2]
 

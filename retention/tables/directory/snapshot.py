@@ -89,7 +89,7 @@ def read_directory(
         0,
         _NO_FEATURES,
         {
-            "id": f"directory {listing.inode}",
+            "id": listing.identity,
             "schemaString": _schema(
                 {**columns, **{(name,): kind for name, kind in partitions.items()}}
             ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -213,7 +214,9 @@ def test_files_are_deleted_only_if_the_log_shows_that_no_commit_names_them(
         if reached is step:
             raise StorageError("the disk is gone")
 
-    with watched_by(fail), pytest.raises(StorageError):
+    # A commit that the log has is a success, though the storage failed after it.
+    fails = pytest.raises(StorageError) if status == ABANDONED else nullcontext()
+    with watched_by(fail), fails:
         apply_plan(table.opened, table.plan(SOME))
     assert table.ids() == left
     assert (_files(table) == before) == (status == ABANDONED or not _is_copied(table))
