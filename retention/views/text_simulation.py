@@ -63,9 +63,10 @@ def _growth_text(simulation: Simulation) -> str:
     growth: Growth = simulation.growth
     if not growth.per_day:
         return f"it is assumed that no {simulation.noun} are stored from then on"
+    mix = "" if simulation.noun == "rows" else ", on subjects in the mix of today"
     return (
         f"it is assumed that {growth.per_day:,.0f} {simulation.noun} a day are stored from then on, of "
-        f"{growth.bytes_each:,.0f} bytes each, on subjects in the mix of today"
+        f"{growth.bytes_each:,.0f} bytes each{mix}"
     )
 
 
