@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from retention.config.shared_directories import shared, shared_directories
-from retention.core.spoken_commands import command
 from retention.core.units import SECOND, format_size
 from retention.doctor.finding import Finding, ok, problem, problem_of_error, warning
 from retention.errors import RetentionError
@@ -124,13 +123,15 @@ def _room(place: str) -> Finding:
     )
 
 
-def check_history_clock(newest_ns: int | None, now_ns: int, stream: str) -> Finding | None:
+def check_history_clock(
+    newest_ns: int | None, now_ns: int, remedy: str, stream: str | None = None
+) -> Finding | None:
     """The problem of a clock behind the latest applied instant, which blocks every run; None: it is not behind."""
     if newest_ns is None or newest_ns <= now_ns:
         return None
     return problem(
         "clock",
         f"the clock is {(newest_ns - now_ns) / SECOND:,.0f} s behind the latest instant that was applied",
-        f"set the clock, or run {command('repair clock', stream, options='--yes')} if that instant lay in the future",
+        remedy,
         stream,
     )

@@ -14,7 +14,7 @@ from retention.core.wording import counted
 from retention.doctor.finding import Finding, findings_of, ok, problem, warning
 from retention.doctor.place import check_history_clock
 from retention.doctor.releases import check_releases
-from retention.history.kinds import NewerRun
+from retention.doctor.runs import check_runs
 from retention.history.runs import history_of
 from retention.interest.interest import consumer_snapshot_of
 from retention.planners.topic import plan_topic_table
@@ -206,25 +206,10 @@ def _vectors(opened: OpenedStream, count: int) -> Finding:
 
 def _runs(opened: OpenedStream) -> Iterator[Finding]:
     name, history = opened.name, history_of(opened.warehouse, opened.name)
-    outcomes, unfinished = list(history.outcomes()), history.unfinished()
-    newer = [record for record in outcomes if isinstance(record, NewerRun)]
-    if newer:
-        yield problem(
-            "runs",
-            f"run {newer[0].run} is of a kind that this release does not know ({newer[0].kind}): a newer one made it",
-            "use that release, or a later one, to remove or restore messages of the stream",
-            name,
-        )
-    if unfinished:
-        yield warning(
-            "runs",
-            f"{counted(len(unfinished), 'run has', 'runs have')} begun without an outcome, {unfinished[0]} the first",
-            "run `retention apply`: it determines their outcomes from the table; one may be in progress",
-            name,
-        )
-    else:
-        yield ok("runs", f"{len(outcomes):,} finished, none interrupted", name)
-    clock = check_history_clock(history.last_as_of_ns(), opened.clock(), name)
+    yield from check_runs(history, "messages of the stream", "the table", name)
+    repair = command("repair clock", name, options="--yes")
+    remedy = f"set the clock, or run {repair} if that instant lay in the future"
+    clock = check_history_clock(history.last_as_of_ns(), opened.clock(), remedy, name)
     if clock is not None:
         yield clock
 

@@ -9,14 +9,16 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from retention.core.table_policy import Column
-from retention.core.units import SECOND, format_duration
+from retention.core.units import format_duration
 from retention.core.wording import counted
 from retention.delta.features import refuse_unsafe
 from retention.delta.schema import arrow_type
 from retention.delta.snapshot import DeltaSnapshot
 from retention.delta.vectors import vector_location
 from retention.doctor.finding import Finding, findings_of, ok, problem, problem_of_error, warning
-from retention.history.kinds import NewerRun, TableRun
+from retention.doctor.place import check_history_clock
+from retention.doctor.runs import check_runs
+from retention.history.kinds import TableRun
 from retention.history.record import DONE
 from retention.rules.tables.matching import policy_of_rows, where_columns
 from retention.storage import files
@@ -118,29 +120,11 @@ def _grace(table: OpenedTable, snapshot: DeltaSnapshot) -> Iterator[Finding]:
 
 def _runs(table: OpenedTable, snapshot: DeltaSnapshot) -> Iterator[Finding]:
     history = table.history
-    outcomes, unfinished = list(history.outcomes()), history.unfinished()
-    newer = [record for record in outcomes if isinstance(record, NewerRun)]
-    if newer:
-        yield problem(
-            "runs",
-            f"run {newer[0].run} is of a kind that this release does not know ({newer[0].kind}): a newer one made it",
-            "use that release, or a later one, to remove or restore rows of the table",
-        )
-    if unfinished:
-        yield warning(
-            "runs",
-            f"{counted(len(unfinished), 'run has', 'runs have')} begun without an outcome, {unfinished[0]} the first",
-            "run `retention apply`: it determines their outcomes from the log; one may be in progress",
-        )
-    else:
-        yield ok("runs", f"{len(outcomes):,} finished, none interrupted")
-    last, now = history.last_as_of_ns(), table.clock()
-    if last is not None and last > now:
-        yield problem(
-            "clock",
-            f"the clock is {(last - now) / SECOND:,.0f} s behind the latest instant that was applied",
-            "set the clock, or apply with --allow-rewind if that instant lay in the future",
-        )
+    yield from check_runs(history, "rows of the table", "the log")
+    remedy = "set the clock, or apply with --allow-rewind if that instant lay in the future"
+    clock = check_history_clock(history.last_as_of_ns(), table.clock(), remedy)
+    if clock is not None:
+        yield clock
 
 
 def _leftovers(table: OpenedTable, snapshot: DeltaSnapshot) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ from retention.core.table_policy import Column
 from retention.core.units import DAY, MICROSECOND
 from retention.delta import entries, features, log_files, schema, snapshot, statistics
 from retention.delta.snapshot import DeltaSnapshot
+from retention.delta.stored_entries import stored_entry
 from retention.errors import RefusedError, UsageError
 from retention.inspect.time_guess import (
     TIMES,
@@ -24,7 +25,6 @@ from retention.inspect.time_guess import (
     time_candidates,
 )
 from retention.rules.tables.ticks import TICK_NS
-from retention.storage import files
 from retention.tables.directory.snapshot import DirectorySnapshot, read_directory
 from retention.tables.opened import TableFormatName
 
@@ -211,10 +211,9 @@ def _writers(table: DeltaSnapshot) -> tuple[tuple[str, int], ...]:
         return tuple(Counter(table.writers).most_common())
     counts: Counter[str] = Counter()
     for version in range(max(table.version - _WRITERS + 1, 0), table.version + 1):
-        place = log_files.entry_place(table.root, version)
-        content = files.read_unchanging(place)
-        if content is not None:
-            info = entries.commit_info(entries.split(content, place).others)
+        entry = stored_entry(table.root, version)
+        if entry is not None:
+            info = entries.commit_info(entry.others())
             program = info.get("engineInfo") or "an unnamed program"
             counts[f"{program}: {info.get('operation') or 'no operation'}"] += 1
     return tuple(counts.most_common())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import IO, Any
 
 import numpy as np
@@ -36,6 +37,32 @@ def encoded(open_writer: Callable[[IO[bytes]], Any], tables: Iterable[pa.Table])
             del table
             yield emptied()
     yield emptied()
+
+
+def _default_encodings(schema: pa.Schema) -> Mapping[str, Any]:
+    del schema
+    return {}
+
+
+def write_parquet(
+    sink: IO[bytes],
+    tables: Iterator[pa.Table],
+    metadata: Mapping[str | bytes, str | bytes],
+    encodings: Callable[[pa.Schema], Mapping[str, Any]] = _default_encodings,
+) -> None:
+    """Write tables as one Parquet file, a table at a time.
+
+    Args:
+        sink: an open file.
+        tables: at least one; the others are cast to the shape of the first.
+        metadata: the metadata of the schema.
+        encodings: the options of `ParquetWriter` for a schema.
+    """
+    first = next(tables)
+    schema = first.schema.with_metadata(metadata)
+    with pq.ParquetWriter(sink, schema, compression="zstd", **encodings(schema)) as writer:
+        for table in chain([first], tables):
+            writer.write_table(table.cast(schema))
 
 
 def encode_stream(table: pa.Table, compression: str | None = None) -> bytes:

@@ -15,10 +15,11 @@ from urllib.parse import unquote
 from retention.apply.reclaim.report import Amount
 from retention.core.run_names import started_ns
 from retention.core.units import INT64_MAX
-from retention.delta import entries, log_files
+from retention.delta import entries
 from retention.delta import snapshot as delta_log
 from retention.delta.features import ABSOLUTE
 from retention.delta.snapshot import DeltaSnapshot
+from retention.delta.stored_entries import stored_entry
 from retention.history.kinds import TableApplied
 from retention.storage import files
 from retention.tables.opened import OpenedTable
@@ -98,9 +99,8 @@ def owners_kept_ns(snapshot: DeltaSnapshot) -> int:
 
 def _actions(root: str, version: int) -> list[entries.Action] | None:
     """The actions of an entry of the log; None: it is gone."""
-    place = log_files.entry_place(root, version)
-    content = files.read_unchanging(place)
-    return None if content is None else entries.parse(content, place)
+    entry = stored_entry(root, version)
+    return None if entry is None else entry.actions()
 
 
 def _removed_files(table: OpenedTable, run: TableApplied) -> set[str]:

@@ -7,10 +7,11 @@ from typing import Any
 from urllib.parse import unquote
 
 from retention.core.wording import counted
-from retention.delta import entries, log_files, vectors
+from retention.delta import entries, vectors
 from retention.delta import snapshot as delta_log
 from retention.delta.commit import Build, Operation, commit
 from retention.delta.snapshot import DeltaSnapshot
+from retention.delta.stored_entries import stored_entry
 from retention.errors import DamagedError, RefusedError, RetentionError, UsageError
 from retention.history.kinds import TableApplied, TableRun
 from retention.history.record import ABANDONED, DONE, UNKNOWN
@@ -120,12 +121,9 @@ def _version_of(table: OpenedTable, intent: TableRun, versions: range) -> tuple[
     """The version that a run committed, and whether every entry that could be it exists."""
     is_complete = True
     for version in versions:
-        place = log_files.entry_place(table.location, version)
-        content = files.read_unchanging(place)
-        if content is None:
-            is_complete = False
-            continue
-        for action in entries.split(content, place).others:
+        entry = stored_entry(table.location, version)
+        is_complete &= entry is not None
+        for action in () if entry is None else entry.others():
             transaction: Mapping[str, Any] = action.get("txn") or {}
             if _is_of(intent, transaction.get("appId", ""), transaction.get("version")):
                 return version, True
@@ -143,14 +141,13 @@ def _refuse_restored(
     """Refuse if others added a removed file again: its rows may be in the table, and would be twice."""
     before = {unquote(change.before["path"]) for change in changed if change.is_whole_or_copied}
     for version in range(record.committed_version + 1, current.version + 1):
-        place = log_files.entry_place(table.location, version)
-        content = files.read_unchanging(place)
-        if content is None:
+        entry = stored_entry(table.location, version)
+        if entry is None:
             raise RefusedError(
                 f"{table.name}: version {version} of the table's log is gone, so that nobody can tell what others "
                 f"restored after run {record.run}; nothing was changed; restore the rows from a copy"
             )
-        for action in entries.parse(content, place):
+        for action in entry.actions():
             add = action.get("add") or {}
             if unquote(add.get("path", "")) in before:
                 raise RefusedError(

@@ -12,7 +12,7 @@ import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from retention.planners.table_rows import key_text, read_narrow
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import first_line
+from retention.storage.tables import write_parquet
 from retention.tables.bounds import in_ticks, leaf_of, of_ticks
 from retention.tables.narrow import NarrowReader, shown, shown_name
 from retention.tables.opened import OpenedTable
@@ -84,12 +85,7 @@ def write_evidence(
     files.make_directory(_directory(table))
     with files.create(evidence_location(table, run)) as sink:
         tables = (_keyed(part, columns, salt) for part in _parts(reader, columns, removals))
-        first = next(tables)
-        schema = first.schema.with_metadata({_ABOUT: json.dumps(about)})
-        with pq.ParquetWriter(sink, schema, compression="zstd", **_encodings(schema)) as writer:
-            writer.write_table(first.cast(schema))
-            for part in tables:
-                writer.write_table(part.cast(schema))
+        write_parquet(sink, tables, {_ABOUT: json.dumps(about)}, _encodings)
     reached(Step.EVIDENCE_NOTED)
 
 

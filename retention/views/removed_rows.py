@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from retention.core.json_object import json_value
 from retention.errors import UsageError
 from retention.storage.outputs import OutputKind, begins, check_output, open_output
+from retention.storage.tables import write_parquet
 
 KIND = "rows to remove"
 _HEAD = "file,row,limit"
@@ -59,7 +60,7 @@ def write_rows(location: str, tables: Iterable[pa.Table]) -> int:
 
     with open_output(location, FILES[suffix]) as sink:
         if suffix == ".parquet":
-            _write_parquet(sink, counted_tables())
+            write_parquet(sink, counted_tables(), {"retention.kind": KIND})
         else:
             lines = _csv_lines if suffix == ".csv" else _json_lines
             for line in lines(counted_tables()):
@@ -73,15 +74,6 @@ def rows_as_json(tables: Iterable[pa.Table]) -> Iterator[dict[str, Any]]:
         for batch in table.to_batches(max_chunksize=1 << 14):
             for row in batch.to_pylist():
                 yield {name: json_value(value) for name, value in row.items()}
-
-
-def _write_parquet(sink: Any, tables: Iterator[pa.Table]) -> None:
-    first = next(tables)
-    schema = first.schema.with_metadata({"retention.kind": KIND})
-    with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
-        writer.write_table(first.cast(schema))
-        for table in tables:
-            writer.write_table(table.cast(schema))
 
 
 def _csv_lines(tables: Iterator[pa.Table]) -> Iterator[str]:
