@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,8 @@ class Table:
     def commit(self, remove: list[dict[str, Any]], add: list[dict[str, Any]]) -> None:
         """A commit of another process: in the log, and in the cache."""
         at_ms = NOW // 10**6
-        actions = [remove_action(row, None, data_change=True, at_ms=at_ms) for row in remove]
+        actions = [{"commitInfo": {"operation": "WRITE", "txnId": uuid.uuid4().hex}}]
+        actions += [remove_action(row, None, data_change=True, at_ms=at_ms) for row in remove]
         actions += [add_action(row, None, data_change=True) for row in add]
         write_next(self.root / "messages", actions)
         cache = StatisticsCache(Layout(str(self.root), "BIG"), lambda: NOW)
@@ -225,7 +227,7 @@ def test_an_entry_replaced_behind_the_mark_makes_the_table_be_opened(tmp_path: P
     token = table.store.version_token()
     assert token is not None
     newest = max((tmp_path / "messages" / "_delta_log").glob("*.json"))
-    newest.write_bytes(newest.read_bytes().replace(b'"size":1000', b'"size":1001'))
+    newest.write_bytes(newest.read_bytes().replace(b'"size": 1000', b'"size": 1001'))
     assert not token.tells(table.store.snapshot())
     assert table.store.incremental_inventory(token) is None
 
