@@ -180,6 +180,10 @@ KINDS = {
             "contract/test_released.py::test_a_stream_is_read_after_the_remedy_that_its_refusal_names",
         ),
     ),
+    "simulate without growth": Kind(
+        r"say --growth none$",
+        ("retention/inspect/test_simulation.py::test_what_cannot_be_simulated_is_refused",),
+    ),
     "plan again": Kind(
         r"or plan again|plan again$|changed; plan again",
         (f"{_OWN}a_damaged_plan_is_made_again_as_told",),

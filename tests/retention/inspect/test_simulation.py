@@ -112,6 +112,8 @@ def test_what_cannot_be_simulated_is_refused(tmp_path: Path) -> None:
         stream.simulate(exact=True, growth="5/day")
     with pytest.raises(RefusedError, match="growth none"):
         stream.simulate(growth="5/day", retention="interest")
+    interest = stream.simulate(growth="none", retention="interest").policies[1]
+    assert interest.passes[0].kept.lower <= 240
 
 
 def test_a_topic_is_simulated_by_its_segments(tmp_path: Path) -> None:
