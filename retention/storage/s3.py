@@ -60,8 +60,8 @@ _REFUSALS = (
     (
         r"169\.254\.169\.254",
         "no credentials were found that a commit can use",
-        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (after a single sign-on: `eval $(aws configure "
-        "export-credentials --format env)`)",
+        "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or install boto3, which reads profiles with a single "
+        "sign-on, a role or a credential_process",
     ),
     (
         r"NETWORK_CONNECTION|Could not (connect|resolve)|error sending request|dns error|Connection refused",
@@ -71,6 +71,8 @@ _REFUSALS = (
 )
 """Patterns of error texts, each with reason and remedy; the first match counts."""
 _KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+_PROVIDERS = {"sso_session", "sso_start_url", "role_arn", "credential_process"}
+"""Keys of a profile with credentials that boto3 obtains."""
 _MUTE = re.compile(r"No response body|HTTP status 40[03]|HTTP status 301")
 """Errors in responses without a body, and so without a reason."""
 
@@ -142,11 +144,11 @@ def object_store(location: str) -> S3Store:
     """The client for conditional puts below an `s3://` location; it does not read profiles by itself."""
     from obstore.store import S3Store
 
-    keys = {} if os.environ.get("AWS_ACCESS_KEY_ID") else _profile_keys()
+    has_keys = bool(os.environ.get("AWS_ACCESS_KEY_ID"))
     return S3Store.from_url(
         location,
         region=region(),
-        **keys,
+        **({} if has_keys else _profile_keys() or _profile_provider()),
         client_options={"allow_http": True},
         retry_config={"max_retries": 3},
     )
@@ -159,6 +161,17 @@ def _profile_keys() -> dict[str, Any]:
     if _KEYS[0] not in section:
         return {}
     return {name: section[name] for name in _KEYS if name in section}
+
+
+def _profile_provider() -> dict[str, Any]:
+    """The credential provider of a profile without keys; empty if there is none, or boto3 is not installed."""
+    if not _PROVIDERS & _profile().keys():
+        return {}
+    try:
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ImportError:
+        return {}
+    return {"credential_provider": Boto3CredentialProvider()}
 
 
 def _profile() -> Mapping[str, str]:

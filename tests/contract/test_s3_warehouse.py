@@ -190,13 +190,17 @@ def test_a_stream_is_exported_to_the_object_store(bucket: str, tmp_path: Path) -
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("is_process", [False, True], ids=["keys", "process"])
 def test_credentials_come_from_a_profile_and_are_written_nowhere(
-    server: dict[str, str], bucket: str, tmp_path: Path
+    server: dict[str, str], bucket: str, tmp_path: Path, is_process: bool
 ) -> None:
-    """The command line in a process with only a profile, on success and on failure."""
-    credentials = f"[work]\naws_access_key_id = AKIA\naws_secret_access_key = {SECRET}\n"
-    (tmp_path / "credentials").write_text(credentials)
-    (tmp_path / "config").write_text("[profile work]\nregion = us-east-1\n")
+    """The command line in a process with only a profile, with its keys or with a program that tells them."""
+    keys = {"AccessKeyId": "AKIA", "SecretAccessKey": SECRET}
+    (tmp_path / "keys.json").write_text(json.dumps({"Version": 1, **keys}))
+    written = f"[work]\naws_access_key_id = AKIA\naws_secret_access_key = {SECRET}\n"
+    (tmp_path / "credentials").write_text("" if is_process else written)
+    process = f"credential_process = cat {tmp_path}/keys.json\n" if is_process else ""
+    (tmp_path / "config").write_text(f"[profile work]\nregion = us-east-1\n{process}")
     environment = {name: value for name, value in os.environ.items() if "AWS_" not in name} | {
         "AWS_ENDPOINT_URL": server["AWS_ENDPOINT_URL"],
         "AWS_PROFILE": "work",
