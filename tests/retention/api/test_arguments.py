@@ -80,7 +80,8 @@ def methods(owner: type) -> Iterator[tuple[str, str]]:
     for name, method in inspect.getmembers(owner, inspect.isfunction):
         if not name.startswith("_"):
             for parameter in list(inspect.signature(method).parameters.values())[1:]:
-                yield name, parameter.name
+                if parameter.kind is not parameter.VAR_KEYWORD:
+                    yield name, parameter.name
 
 
 CASES = [(owner, *case) for owner in OWNERS for case in methods(owner)]
@@ -125,7 +126,7 @@ def call(target: Any, method: str, parameter: str, value: Any) -> None:
             given = [value] if name == parameter else [1]
         elif name == parameter:
             named[name] = value
-        elif known.default is inspect.Parameter.empty:
+        elif known.default is known.empty and known.kind is not known.VAR_KEYWORD:
             named[name] = GOOD[name]
     done = function(*given, **named)
     if isinstance(done, Iterator):

@@ -14,7 +14,7 @@ from retention.views.notebook import ShownSimulation
 from tests.support.sandboxes import NOW, configured, lines
 from tests.support.topics import World
 
-YEAR_BY_WEEKS = [NOW + week * 7 * DAY for week in range(0, 53, 4)]
+YEAR_BY_WEEKS = [NOW + week * 7 * DAY for week in range(0, 53, 9)]
 POLICIES: list[dict[str, Any]] = [
     {"max_age": "90d"},
     {"max_msgs": 100, "max_msgs_per_subject": 30},
