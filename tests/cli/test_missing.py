@@ -89,6 +89,7 @@ OF_ONE = {
     "history show": ("history", "show", RUN),
     "doctor": ("doctor", NOBODY),
     "effective": ("effective", NOBODY),
+    "view": ("view", NOBODY),
 }
 """Commands that read or remove, each with a missing stream or run."""
 WRITING = {
