@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -36,8 +36,9 @@ from retention.views.reclaim import reclaim_text
 if TYPE_CHECKING:
     from retention.apply.reclaim.report import ReclaimReport
 
-Instant = str | int | datetime | None
-"""RFC 3339, a date, `now-1d`, integer nanoseconds since the epoch, a datetime or pandas Timestamp with a time zone, or
+Instant = str | int | date | None
+"""RFC 3339, a date (text or `datetime.date`; its first instant, UTC), `now-1d`, integer nanoseconds since the epoch,
+a datetime or pandas Timestamp with a time zone, or
 None: now."""
 
 

@@ -34,7 +34,18 @@ _ORDER = (
     ),
     *("purge", "delete", "delete-segments", "drop", "undo", "restore", "repair", "compact"),
     "reclaim",
-    *("explain", "messages", "state", "consumer", "offset", "kv", "stats", "history", "doctor"),
+    *(
+        "explain",
+        "messages",
+        "view",
+        "state",
+        "consumer",
+        "offset",
+        "kv",
+        "stats",
+        "history",
+        "doctor",
+    ),
     *("effective", "package", "airflow"),
 )
 

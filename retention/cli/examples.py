@@ -53,6 +53,7 @@ EXAMPLES: dict[str, tuple[str, tuple[int, ...]]] = {
     "reclaim": ("reclaim ORDERS --yes", _CHANGE_ALL),
     "explain": ("explain ORDERS 1041 --as-of 2026-11-20", _LOOK),
     "messages": ("messages ORDERS --subject 'orders.*' --last 10", _LOOK),
+    "view": ("view ORDERS --json total:double", (0, 2, 4, 6)),
     "state": ("state ORDERS --max-lag 1d", (0, 2, 3, 4, 5, 6)),
     "consumer ls": ("consumer ls ORDERS", _LOOK),
     "consumer info": ("consumer info ORDERS billing", _LOOK),

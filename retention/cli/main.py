@@ -25,6 +25,7 @@ from retention.cli import (  # noqa: F401  (each adds its commands)
     runs,
     sandbox,
     simulating,
+    viewing,
     writing,
 )
 from retention.cli.app import app

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+import shlex
+from collections.abc import Collection, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ _NAME_ONE = "name another with --warehouse DIR or --config FILE, or make one by 
 _PARTS = {"streams", "runs"}
 """Directories of a warehouse without a file; at least one of them exists after the first write."""
 _SUFFIXES = {".yaml", ".yml", ".json"}
+_LINES = {".jsonl", ".ndjson"}
+_FRAMES = {".parquet", ".csv", ".avro", ".orc"}
 
 
 def find_config(path: str | Path) -> Config:
@@ -28,14 +31,50 @@ def find_config(path: str | Path) -> Config:
 
     Raises:
         ConfigError: the configuration is not valid; every mistake is reported with its line.
+        UsageError: the path is data: JSON lines, a file with rows, or a Delta table.
     """
+    _refuse_data(str(path))
     # Importing the models takes a third of a second, which `--help` need not spend.
     from retention.config import Config, load_config
 
     file = config_file(path)
     if file is None:
+        local = Path(place_of(str(path)))
+        with as_storage_errors(str(path)):
+            names = [entry.name for entry in local.iterdir()] if local.is_dir() else []
+        _refuse_table(str(path), names)
         return Config.without_file(str(path))
     return load_config(file, _content(file) if isinstance(file, str) else None)
+
+
+def _refuse_data(path: str) -> None:
+    """Refuse a path that holds data, and say how to read it."""
+    suffix = PurePosixPath(path).suffix
+    if suffix in _LINES | _FRAMES:
+        way = (
+            f"store its messages with {command('publish', 'STREAM', path)}"
+            if suffix in _LINES
+            else "append its rows with `retention-job ingest --stream STREAM --source "
+            f"{shlex.quote(path)}`"
+        )
+        raise UsageError(
+            f"{path}: is data, and --warehouse and --config name a warehouse or {CONFIG_NAME}; name one of these, and "
+            f"{way}"
+        )
+
+
+def _refuse_table(location: str, names: Collection[str]) -> None:
+    """Refuse a Delta table in place of a warehouse, by the names in its directory."""
+    if not _PARTS.isdisjoint(names):
+        return
+    # Loads Arrow, which a warehouse with streams need not do.
+    from retention.delta.log_files import log_directory
+
+    if PurePosixPath(log_directory(location)).name in names:
+        raise UsageError(
+            f"{location}: is a Delta table, not a warehouse; list it in {CONFIG_NAME} of another directory with "
+            f"{command('adopt', location)}"
+        )
 
 
 def config_file(path: str | Path) -> str | Path | None:
@@ -93,6 +132,7 @@ def refuse_missing(config: Config) -> None:
         named = "" if config.file is None else f", which {config.file} names,"
         raise UsageError(f"{location}: there is no warehouse{named} at this place; {_NAME_ONE}")
     if config.file is None and held and held.isdisjoint(_PARTS):
+        _refuse_table(location, held)
         raise UsageError(
             f"{location}: is not a warehouse, because it has neither {CONFIG_NAME} nor streams; {_NAME_ONE}"
         )

@@ -143,7 +143,19 @@ def _text(model: type[BaseModel], detail: ErrorDetails) -> str:
         return _unknown(str(detail["loc"][-1]), _keys_at(model, detail["loc"]))
     if kind == "literal_error":
         return _not_among(value, re.findall(r"'([^']*)'", detail["ctx"]["expected"]))
+    if kind == "tuple_type" and _maps_names(model, detail):
+        return (
+            f"maps names to settings, and is a list; write `- name: {next(iter(detail['input']))}`, and below it its "
+            "settings"
+        )
     return _TEXTS[kind].format(value) if kind in _TEXTS else detail["msg"]
+
+
+def _maps_names(model: type[BaseModel], detail: ErrorDetails) -> bool:
+    """Whether a list of items with names was written as a mapping of those names."""
+    written = detail["input"]
+    is_mapping = isinstance(written, Mapping) and written and "name" not in written
+    return bool(is_mapping) and "name" in _keys_at(model, (*detail["loc"], "name"))
 
 
 def _unknown(key: str, known: Iterable[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import date
 from functools import cache, wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar
@@ -159,7 +159,7 @@ _Texts = Annotated[
 _Instant = Annotated[Any, PlainValidator(_instant)]
 _Instants = Annotated[
     list[_Instant],
-    BeforeValidator(lambda value: [value] if isinstance(value, str | int | datetime) else value),
+    BeforeValidator(lambda value: [value] if isinstance(value, str | int | date) else value),
 ]
 _KINDS: Mapping[str, tuple[str, Any]] = {
     "str": ("a text", _Text),

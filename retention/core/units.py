@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import MAXYEAR, UTC, datetime, timedelta
+from datetime import MAXYEAR, UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from numbers import Integral
@@ -191,11 +191,11 @@ def format_size(size: int) -> str:
     return f"{_plain(Decimal(f'{size / _KIB**power:.2f}'))} {_BINARY_UNITS[power]}"
 
 
-def parse_instant(value: str | int | datetime) -> int:
-    """Read an instant: RFC 3339 with an offset and up to nine decimals, integer nanoseconds, or a `datetime`.
+def parse_instant(value: str | int | date) -> int:
+    """Read an instant: RFC 3339 with an offset and up to nine decimals, integer nanoseconds, a `datetime` or a `date`.
 
     A `datetime` (a pandas `Timestamp` is one, with its nanoseconds) must have a time zone, as a
-    text must have an offset: without one the instant is ambiguous.
+    text must have an offset: without one the instant is ambiguous. A `date` is its first instant, UTC.
 
     Returns:
         Nanoseconds since the epoch, UTC, exact.
@@ -210,7 +210,7 @@ def parse_instant(value: str | int | datetime) -> int:
     return ns
 
 
-def parse_any_instant(value: str | int | datetime) -> int:
+def parse_any_instant(value: str | int | date) -> int:
     """Read an instant as `parse_instant`, including one outside the 64-bit range.
 
     Raises:
@@ -218,14 +218,16 @@ def parse_any_instant(value: str | int | datetime) -> int:
     """
     if isinstance(value, datetime):
         return _of_datetime(value)
+    if isinstance(value, date):
+        return _of_datetime(datetime(value.year, value.month, value.day, tzinfo=UTC))
     return int(value) if _is_whole(value) else _parse_rfc3339(value)
 
 
-def parse_as_of(value: str | int | datetime, now_ns: int) -> int:
+def parse_as_of(value: str | int | date, now_ns: int) -> int:
     """Read an instant: as `parse_instant`, or a date (its first instant, UTC), `now`, or `now-` or `now+` a duration.
 
     Args:
-        value: the text, integer nanoseconds since the epoch, or a datetime with a time zone.
+        value: the text, integer nanoseconds since the epoch, a date, or a datetime with a time zone.
         now_ns: the clock's reading, nanoseconds since the epoch.
 
     Returns:

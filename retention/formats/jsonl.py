@@ -63,6 +63,7 @@ class Unread:
 
 _KEYS = frozenset(("subject", "data", "data_b64", "headers", "headers_b64", "ts_ns"))
 _NAMES = {"payload": "data", "time": "ts_ns"}
+_OF_RECORDS = "; in a frame or a dict also payload for data, and time for ts_ns"
 _OF_PRINTED = _KEYS | {"msg_id", "origin_ts_ns"}
 
 
@@ -160,15 +161,15 @@ def _checked(message: object) -> dict[str, object]:
     return message
 
 
-def refuse_unknown(message: dict[str, object], known: frozenset[str]) -> None:
-    """Refuse unknown keys of an object.
+def refuse_unknown(message: dict[str, object], known: frozenset[str], of_records: str = "") -> None:
+    """Refuse unknown keys of an object; `of_records` names the keys that only records may have.
 
     Raises:
         ValueError: names the unknown keys.
     """
     if not message.keys() <= known:
         unknown = ", ".join(sorted(message.keys() - known))
-        raise ValueError(f"unknown key {unknown}; known are {', '.join(sorted(known))}")
+        raise ValueError(f"unknown key {unknown}; known are {', '.join(sorted(known))}{of_records}")
 
 
 def _message(
@@ -177,7 +178,7 @@ def _message(
     known = _KEYS
     if is_printed(message):
         message, known = stream_line(message), _OF_PRINTED
-    refuse_unknown(message, known)
+    refuse_unknown(message, known, _OF_RECORDS)
     subject = message.get("subject")
     if not isinstance(subject, str) or not subject:
         raise ValueError("subject is required and must be text")

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.apply.reclaim.survey import grace_of
 from retention.apply.run_evidence import TakenByRun
 from retention.apply.undo_records import read_record
 from retention.context.context import OpenedStream
@@ -103,7 +104,7 @@ class RemovalRun:
 
     def recovery(self, now_ns: int) -> Recovery:
         """Whether its messages can be restored, by the present clock and disk."""
-        until_ns = self.removed_ns + self.opened.config.grace_ns
+        until_ns = self.removed_ns + self._grace_ns()
         return Recovery(
             run=self.run,
             stream=self.opened.name,
@@ -148,6 +149,13 @@ class RemovalRun:
         rows = self.read(row, ("seq",))
         return None if rows is None else bool(pc.any(pc.equal(rows["seq"], seq)).as_py())
 
+    def _grace_ns(self) -> int:
+        """The grace by which a reclaim decides; that of the configuration if the table cannot be read."""
+        try:
+            return grace_of(self.opened, self.opened.store.snapshot())
+        except RetentionError:
+            return self.opened.config.grace_ns
+
     def _is_final(self) -> str | None:
         if self.outcome.request is not None and self.outcome.request.erase:
             return "it was erased"
@@ -187,7 +195,7 @@ class Recovery:
     is_final: str | None
     """The reason why no undo restores them at any time; None: no such reason."""
     until_ns: int
-    """The instant until which the removed files are kept at least, under the current grace period."""
+    """The instant until which a reclaim keeps the removed files at least, under the current grace period."""
     is_over: bool
     """Whether that instant has passed."""
     files_there: bool

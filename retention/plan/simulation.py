@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date
 from typing import Any, Literal
 
 from retention.core.json_object import JsonObject
@@ -186,7 +186,7 @@ def _variants_of(
 def simulation_request(
     named: Mapping[str, Mapping[str, Any]] | None,
     settings: Mapping[str, Any],
-    at: Iterable[str | int | datetime | None],
+    at: Iterable[str | int | date | None],
     as_of_ns: int,
     growth: str,
     *,

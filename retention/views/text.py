@@ -21,7 +21,7 @@ from retention.views.text_guards import guards_text, lowered_text, passed_guards
 from retention.views.text_overdue import overdue_text
 from retention.views.text_protected import protected_text
 from retention.views.text_topic import topic_text
-from retention.views.wording import bounds_text, brief_duration, brief_instant
+from retention.views.wording import bounds_text, brief_duration, brief_instant, counted_bounds
 
 MOST_GROUPS = 12
 """The maximum number of lines about segments that a plan shows before it sums up the rest."""
@@ -247,14 +247,12 @@ def segments_text(segments: object) -> str:
 def estimate_text(bounds: Estimate) -> list[str]:
     """The lines of an estimate."""
     removed = bounds.removed_messages
-    messages = f"{bounds_text(removed)} {'message' if removed.upper == 1 else 'messages'}"
+    messages = counted_bounds(removed, "message")
     rules = ", ".join(f"{bounds_text(number)} by {rule}" for rule, number in bounds.by_rule.items())
     segments = ", ".join(
         f"{bounds_text(number)} {name}" for name, number in bounds.segments.items()
     )
-    opened = (
-        f"{bounds_text(bounds.files_read)} {'file' if bounds.files_read.upper == 1 else 'files'}"
-    )
+    opened = counted_bounds(bounds.files_read, "file")
     instant = brief_instant(bounds.as_of_ns)
     if not bounds.removed_messages.upper:
         return [f"{bounds.stream}: nothing to remove as of {instant}"]

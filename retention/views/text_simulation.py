@@ -10,7 +10,7 @@ from retention.core.units import format_size
 from retention.plan.estimate_ranges import Bounds
 from retention.plan.growth import Growth
 from retention.plan.simulation import PassCost, SimulatedPass, SimulatedPolicy, Simulation
-from retention.views.wording import bounds_text, brief_instant
+from retention.views.wording import bounds_text, brief_instant, counted_bounds
 
 
 def simulation_text(simulation: Simulation) -> list[str]:
@@ -55,7 +55,7 @@ def _cost_text(cost: PassCost, pieces: str) -> str:
         for name, verb in (("dropped", "drops"), ("rewritten", "rewrites"))
     ]
     size = f" ({_sizes(cost.bytes_rewritten)})" if cost.bytes_rewritten.upper else ""
-    opened = f"; planning it opens {bounds_text(cost.files_read)} files"
+    opened = f"; planning it opens {counted_bounds(cost.files_read, 'file')}"
     return f"{' and '.join(counts)} {pieces}{size}{opened if cost.files_read.upper else ''}"
 
 

@@ -35,6 +35,11 @@ def brief_instant(ns: int) -> str:
     return format_instant(ns // SECOND * SECOND)
 
 
+def counted_bounds(bounds: Bounds, noun: str) -> str:
+    """The bounds of a number with their noun, in the plural unless the upper one is 1."""
+    return f"{bounds_text(bounds)} {noun if bounds.upper == 1 else f'{noun}s'}"
+
+
 def bounds_text(bounds: Bounds) -> str:
     """The bounds of a number, `lower to upper`; a single number if they are equal."""
     if bounds.lower == bounds.upper:

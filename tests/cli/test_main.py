@@ -40,6 +40,7 @@ COMMANDS = [
         "reclaim",
         "explain",
         "messages",
+        "view",
         "state",
         "consumer",
         "offset",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,7 @@ OF_ONE = {
     "history show": ("history", "show", RUN),
     "doctor": ("doctor", NOBODY),
     "effective": ("effective", NOBODY),
+    "view": ("view", NOBODY),
 }
 """Commands that read or remove, each with a missing stream or run."""
 WRITING = {
@@ -163,6 +165,31 @@ def test_all_streams_of_no_warehouse_is_a_usage_error(tmp_path: Path, name: str)
         done = ended(place, *OF_ALL[name])
         assert (done.exit_code, done.stdout) == (2, "")
         assert done.stderr.startswith(sentence)
+
+
+@pytest.mark.parametrize("option", ["--warehouse", "--config"])
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        ("orders.jsonl", "is data, .* store its messages with `retention publish STREAM {path}`"),
+        ("orders.parquet", "is data, .*`retention-job ingest --stream STREAM --source {path}`"),
+        ("table", "is a Delta table, not a warehouse; .* with `retention adopt {path}`"),
+    ],
+)
+def test_data_in_place_of_a_warehouse_is_refused_with_the_way_to_read_it(
+    tmp_path: Path, option: str, name: str, way: str
+) -> None:
+    path = tmp_path / name
+    if path.suffix:
+        path.write_bytes(b"{}")
+    else:
+        (path / "_delta_log").mkdir(parents=True)
+    before = sorted(tmp_path.rglob("*"))
+    for arguments in (("state",), ("publish", "ORDERS", "-")):
+        done = ended((option, str(path)), *arguments)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert re.match(f"{path}: {way}".format(path=path), done.stderr)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_several_streams_of_no_warehouse_are_one_mistake(tmp_path: Path) -> None:

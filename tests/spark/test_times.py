@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from retention.api.warehouse import open_warehouse
+from retention.core.units import parse_instant
 from retention.errors import UsageError
 from retention.ingest.dataframe import append_frame
 from retention.layout import stored_blocks
@@ -42,6 +43,25 @@ def test_a_frame_with_times_that_64_bits_do_not_hold_is_refused(
         "of 64 bits of nanoseconds; nothing was appended; correct or leave out such rows"
     )
     assert stream.state().messages == 0
+
+
+def test_a_date_is_its_first_instant_in_any_zone_of_the_session(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    stream = opened(tmp_path, ORDERS).stream("ORDERS")
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        stream.append(
+            spark.sql("SELECT 'orders.a' AS subject, 'x' AS payload, DATE '2026-11-20' AS time")
+        )
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", str(before))
+    assert stream.state().first_ts_ns == parse_instant("2026-11-20T00:00:00Z")
+    with pytest.raises(
+        UsageError, match=r"takes subject and payload.*; the frame has subject, body;"
+    ):
+        stream.append(spark.sql("SELECT 'orders.a' AS subject, 'x' AS body"))
 
 
 def test_times_in_another_unit_are_refused_unless_they_are_asked_for(

@@ -106,7 +106,7 @@ def survey(opened: OpenedStream, now_ns: int) -> Survey:
     """
     snapshot = opened.store.snapshot()
     dead = dead_files(opened)
-    grace_ns = max(opened.config.grace_ns, dead.kept_ns(snapshot))
+    grace_ns = grace_of(opened, snapshot)
     history = history_of(opened.warehouse, opened.name)
     runs = tuple(runs_with_records(opened, history, dead, snapshot.version))
     deaths = [file for run in runs for file in run.dead]
@@ -142,6 +142,11 @@ def present(dead: DeadFiles, going: Iterable[DeadFile]) -> list[DeadFile]:
     candidates = list(going)
     lengths = files.lengths([dead.places(file)[0] for file in candidates])
     return [file for file, length in zip(candidates, lengths, strict=True) if length is not None]
+
+
+def grace_of(opened: OpenedStream, snapshot: Snapshot) -> int:
+    """The retention of a stream's removed files, nanoseconds: the longer of the configuration's and the table's."""
+    return max(opened.config.grace_ns, dead_files(opened).kept_ns(snapshot))
 
 
 def dead_files(opened: OpenedStream) -> DeadFiles:

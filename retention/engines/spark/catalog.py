@@ -1,4 +1,4 @@
-"""The directory of a table that a catalog of Spark names."""
+"""The catalogs of a Spark session: the directory of a table by its name, and new views."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from retention.config.locations import refused_location
+from retention.engines.spark.connect import setting_of
 from retention.engines.spark.source_columns import reason_of
 from retention.errors import UsageError
 from retention.storage.places import hadoop_place
@@ -36,6 +37,26 @@ def directory_of(session: SparkSession, name: str) -> str:
             f"{name}: is no Delta table; name a Delta table, or write the path of a directory of Parquet files"
         )
     return _as_configured(name, detail["location"])
+
+
+def make_view(session: SparkSession, statement: str) -> str:
+    """Run the statement that makes a view.
+
+    Returns:
+        A warning if the catalog is in memory, else empty.
+
+    Raises:
+        UsageError: Spark refuses the statement.
+    """
+    try:
+        session.sql(statement)
+    except AnalysisException as error:
+        raise UsageError(
+            f"Spark refuses the view ({reason_of(error)}); correct --name, or the session's catalog"
+        ) from error
+    if setting_of(session, "spark.sql.catalogImplementation") == "hive":
+        return ""
+    return "the catalog of this Spark is in memory, so the view ends with the Spark application"
 
 
 def _as_configured(name: str, location: str) -> str:

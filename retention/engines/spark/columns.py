@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from retention.core import headers
+from retention.core.units import DAY, MICROSECOND
 from retention.dialects.arriving_rows import TIME_US, with_columns
 from retention.dialects.dialect import ORDER, Dialect
 from retention.dialects.iggy import Iggy
@@ -134,7 +135,7 @@ def _published(frame: DataFrame) -> dict[str, Column]:
 
     Args:
         frame: `subject` (string) and `payload` (binary or string); if it has them, `headers` (a header block as
-            binary, a map of names to values, or an array of pairs) and `ts_ns` (bigint) or `time` (timestamp).
+            binary, a map of names to values, or an array of pairs) and `ts_ns` (bigint) or `time` (timestamp or date).
     """
     payload = _column(frame, "payload", _STREAM_TAKES, T.BinaryType, T.StringType)
     columns = {
@@ -148,7 +149,9 @@ def _published(frame: DataFrame) -> dict[str, Column]:
         columns["ts_ns"] = given.cast("bigint")
     elif "time" in frame.columns:
         # Tasks multiply: on overflow, Spark would wrap or fail without naming the row, depending on the session.
-        columns[TIME_US] = F.unix_micros(_column(frame, "time", _STREAM_TAKES, T.TimestampType))
+        columns[TIME_US] = _micros(
+            frame, _column(frame, "time", _STREAM_TAKES, T.TimestampType, T.DateType)
+        )
     return columns | (_deletions(columns) if TOMBSTONE in frame.columns else {})
 
 
@@ -175,8 +178,17 @@ def _column(frame: DataFrame, name: str, takes: str, *kinds: type[T.DataType]) -
     if not isinstance(column_type, kinds):
         wanted = " or ".join(kind.typeName() for kind in kinds)
         given = "missing" if column_type is None else f"a {column_type.simpleString()}"
-        raise UsageError(f"the column {name} is {given}; {takes}; give {name} as {wanted}")
+        raise UsageError(
+            f"the column {name} is {given}; {takes}; the frame has {', '.join(frame.columns)}; give {name} as {wanted}"
+        )
     return F.col(f"`{name}`")
+
+
+def _micros(frame: DataFrame, time: Column) -> Column:
+    """Microseconds since the epoch of a time; a date is its first instant, UTC, in any session."""
+    if isinstance(_type_of(frame, "time"), T.DateType):
+        return F.unix_date(time).cast("bigint") * (DAY // MICROSECOND)
+    return F.unix_micros(time)
 
 
 def _headers(frame: DataFrame) -> Column:

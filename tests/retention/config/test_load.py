@@ -207,7 +207,11 @@ def test_a_refusal_that_rests_on_a_broken_key_waits_until_that_is_read(tmp_path:
     [
         ("streams: [a", "1: is not YAML"),
         ("- a", "1: is not a mapping"),
-        ("streams: {a: 1}", "1: streams: {'a': 1} is not a list"),
+        ("streams: {a: 1}", "1: streams: maps names to settings, and is a list; write `- name: a`, and below it its"),
+        ("topics:\n  t:\n    partitions: 2", "1: topics: maps names to settings, and is a list; write `- name: t`"),
+        ("tables: {T: {max_age: 1d}}", "1: tables: maps names to settings, and is a list; write `- name: T`"),
+        ("buckets:\n  B:", "1: buckets: maps names to settings, and is a list; write `- name: B`"),
+        ("streams: {name: A}", "1: streams: {'name': 'A'} is not a list; write [{'name': 'A'}]"),
         ("streams:\n  - a", "2: streams.0: 'a' is not a mapping"),
         ("streams:\n  - max_age: 1d", "2: name: is missing"),
         ("streams: [{name: 5}]", '1: name: stream 5: 5 is not text; quote it: "5"'),

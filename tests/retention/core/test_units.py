@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
@@ -184,6 +184,7 @@ def test_a_written_instant_reads_as_the_same_number(ns: int) -> None:
     ("value", "text"),
     [
         (datetime(2026, 11, 20, tzinfo=UTC), "2026-11-20T00:00:00Z"),
+        (date(2026, 11, 20), "2026-11-20T00:00:00Z"),
         (
             datetime(2026, 11, 20, 1, 2, 3, 456_789, timezone(timedelta(hours=-1))),
             "2026-11-20T02:02:03.456789Z",

@@ -199,7 +199,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a column that no message has": (
         lambda: pl.DataFrame({"subject": ["orders.a"], "seq": [1]}),
-        "line 1: unknown key seq",
+        "line 1: unknown key seq; known are data, .*, ts_ns; in a frame or a dict also payload for data, and time for",
     ),
     "times without a zone": (
         lambda: pd.DataFrame({"subject": ["orders.a"], "time": pd.to_datetime(["2026-11-20"])}),

@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from retention.api.warehouse import Warehouse, open_warehouse
+from retention.apply.reclaim.survey import survey
 from retention.context.run_files import undo_location
 from retention.core.units import DAY
 from retention.errors import MissingMessageError
@@ -197,6 +198,18 @@ def test_after_grace_nothing_is_promised(make: Make, tmp_path: Path) -> None:
         f"`retention undo {run}` may still restore it: the grace period ended at 2023-11-21T22:15:00Z"
         in told.sentence
     )
+
+
+def test_a_lowered_grace_ends_when_a_reclaim_says(make: Make, tmp_path: Path) -> None:
+    run = passed(make(max_age="60s", grace="7d"))
+    file = tmp_path / "retention.yaml"
+    file.write_text(file.read_text().replace("7d", "1d"))
+    warehouse = open_warehouse(file, engine="local", clock=lambda: NOW + 2 * DAY)
+    grace_ns = survey(warehouse.stream("ORDERS").opened, NOW + 2 * DAY).grace_ns
+    removal = warehouse.stream("ORDERS").explain(3, as_of=NOW).as_json()["removed"]
+    assert removal["recovery"]["until_ns"] == removal["removed_ns"] + grace_ns
+    promised = f"`retention undo {run}` can restore it until"
+    assert (promised in removal["recovery"]["sentence"]) == (grace_ns > 2 * DAY)
 
 
 @pytest.mark.parametrize("format_", ["delta", "parquet"])
