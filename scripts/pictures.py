@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,8 +85,6 @@ def main(target: Path = PICTURES) -> None:
     with tempfile.TemporaryDirectory() as directory:
         for name, picture in pictures(Path(directory)):
             picture.save(target / f"{name}.svg")
-            if len(sys.argv) > 1:
-                picture.save(Path(sys.argv[1]) / f"{name}.png")
 
 
 if __name__ == "__main__":

@@ -209,6 +209,9 @@ def _dates(axes: Any) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
     locator = AutoDateLocator(maxticks=6)  # type: ignore[no-untyped-call]
+    first, last = axes.dataLim.x0, axes.dataLim.x1
+    if first == last:
+        axes.set_xlim(first - 0.5, last + 0.5)
     axes.xaxis_date()
     axes.xaxis.set_major_locator(locator)
     axes.margins(x=0)

@@ -42,7 +42,7 @@ def simulation_chart(simulation: Simulation) -> Chart:
     )
     since = short_instant(simulation.as_of_ns)
     caption = f"{_exactness(curves)} It is assumed that {grows} are stored from {since} on."
-    return Chart(headline, caption, (Curves(curves),))
+    return Chart(headline, caption, (Curves(curves),) if len(curves[0].days) else ())
 
 
 def due_chart(simulation: Simulation) -> Chart:
@@ -59,7 +59,8 @@ def due_chart(simulation: Simulation) -> Chart:
         f"{simulation.noun.capitalize()} that a pass then would remove, if none ran before and none are stored "
         "meanwhile."
     )
-    return Chart(headline, caption, (Curves(due_areas(passes), is_stacked=True),))
+    areas = due_areas(passes)
+    return Chart(headline, caption, (Curves(areas, is_stacked=True),) if areas else ())
 
 
 def due_areas(passes: Sequence[SimulatedPass]) -> tuple[Curve, ...]:
