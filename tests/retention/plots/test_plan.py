@@ -24,10 +24,10 @@ def values(stack: object) -> dict[str, list[float]]:
 
 
 def test_messages_of_a_file_are_spread_over_its_days() -> None:
-    stack, width = by_time(fates((0.5, 2.5), (2, 2)))
+    stack, width = by_time(fates((0.5, 2.5), (0.5, 0.5)))
     assert width == 1
     assert stack.edges.tolist() == [0, 1, 2, 3]
-    assert values(stack) == {"kept": [3, 6, 15], "max_age": [1, 2, 5]}
+    assert values(stack) == {"kept": [15, 6, 3], "max_age": [5, 2, 1]}
 
 
 def test_a_gap_is_empty_and_a_long_history_has_wider_columns() -> None:
