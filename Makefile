@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-all check static suite test long conformance bench format lock docs
+.PHONY: help setup demo demo-all check static suite test long conformance bench format lock docs pictures
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -50,13 +50,16 @@ format: setup  ## Format the code and mend what lint can mend
 
 lock: setup  ## Write the locks anew: requirements.lock, requirements-image.lock (Dockerfile), requirements-airflow.lock
 	$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
-		--extra spark --extra demo --extra dev --extra bench --extra java --extra notebook --extra connect --extra lineage --no-annotate \
+		--extra spark --extra demo --extra dev --extra bench --extra java --extra notebook --extra connect --extra lineage --extra plots --no-annotate \
 		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" -o requirements.lock
 	$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
 		--extra spark --extra connect --extra lineage --constraint requirements.lock --no-annotate \
 		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" -o requirements-image.lock
 	$(BIN)/uv pip compile requirements-airflow.in --quiet --universal --python-version 3.11 --no-annotate \
 		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" -o requirements-airflow.lock
+
+pictures: setup  ## Draw the pictures of docs/pictures anew
+	@$(BIN)/python -m scripts.pictures
 
 docs: setup  ## Write anew what documents take from code: outputs on the pages, the published schemas
 	$(BIN)/python -m retention.views.json_schemas schemas/json

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from retention.api.dry_run import DryRun
+from retention.api.pictures import LogPictures, plot_plan
 from retention.api.public import Public
 from retention.api.repairs import Instant, Repairs
 from retention.apply.compact import CompactionLimits, compact_now, show_compaction
@@ -37,6 +38,7 @@ from retention.plan.simulation import SIMULATED_AT, simulation_request
 from retention.planners.cached import plan_stream
 from retention.planners.explain import explain, explain_by
 from retention.planners.requests import plan_removal
+from retention.plots.picture import Picture
 from retention.restore.run import Restored, restore
 from retention.restore.select import MessageRange
 from retention.rules.requests import Drop, Request, purge_request
@@ -61,7 +63,7 @@ if TYPE_CHECKING:
 
 @checked_class
 @dataclass(frozen=True)
-class Log(Public, Repairs):
+class Log(Public, Repairs, LogPictures):
     """A stream or topic of a warehouse."""
 
     opened: OpenedStream
@@ -345,6 +347,15 @@ class BoundPlan(Public):
             UsageError: the file exists and is not a saved plan, or the same is true of a file beside it.
         """
         save_plans(str(path), [self.plan])
+
+    def plot(self) -> Picture:
+        """Draw the messages of each day, or segment: those kept, and those that each rule removes.
+
+        Raises:
+            UsageError: matplotlib is not installed here.
+            StalePlanError: the plan was made without all segments, and the stream has changed since.
+        """
+        return plot_plan(self.stream.opened, self.plan)
 
     def to_pandas(self) -> pd.DataFrame:
         """The files that the plan touches, one row each: the messages removed from each, and by which rule."""

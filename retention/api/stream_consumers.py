@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from retention.api.pictures import plot_consumers
 from retention.api.public import Public
 from retention.config.consumer import ConsumerConfig
 from retention.config.consumer_defaults import with_server_defaults
@@ -22,6 +23,7 @@ from retention.formats.ack.sources import open_log
 from retention.inspect.consumers import ConsumerInfo, consumer_infos, stored_consumers
 from retention.interest.ack_fold import FoldedLog, fold_logs
 from retention.interest.edit import delete_consumer, put_consumers
+from retention.plots.picture import Picture
 from retention.stores.consumer_table import ConsumerRecord, no_consumer
 
 
@@ -54,6 +56,15 @@ class StreamConsumers(Public):
         """
         [info] = consumer_infos(self.opened, [self._record(name)])
         return info
+
+    def plot(self) -> Picture:
+        """Draw the messages that each consumer still needs, and those that a pass now would hold back for it.
+
+        Raises:
+            UsageError: matplotlib is not installed here.
+            RefusedError: the state of a consumer contradicts itself.
+        """
+        return plot_consumers(self.opened, self.list(), self.engine)
 
     def require(self, name: str) -> None:
         """Verify that a consumer exists, without counting its pending messages.

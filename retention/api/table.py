@@ -24,6 +24,10 @@ from retention.history.kinds import TableUndone
 from retention.history.record import RunRecord
 from retention.inspect.table_run import TableRunDetails, table_run_details
 from retention.plan.simulation import SIMULATED_AT, simulation_request
+from retention.plots.draw import draw
+from retention.plots.history import history_chart
+from retention.plots.picture import Picture
+from retention.plots.plan import table_plan_chart
 from retention.tables.apply import apply_now, apply_plan
 from retention.tables.explain import TableExplanation, explain_key, explain_row
 from retention.tables.opened import OpenedTable
@@ -230,6 +234,14 @@ class Table(Public):
         """The outcomes of its runs, newest first; `to_pandas()` makes a data frame of them."""
         return RunRecords(record.as_json() for record in self.runs())
 
+    def plot_history(self) -> Picture:
+        """Draw the rows that its runs removed, by limit; undone runs are marked.
+
+        Raises:
+            UsageError: matplotlib is not installed here.
+        """
+        return draw(history_chart(self.name, list(self.runs()), None, "row"))
+
     def instant(self, as_of: Instant) -> int:
         """An instant in nanoseconds since the epoch; None: the clock's."""
         now_ns = self.opened.clock()
@@ -298,6 +310,14 @@ class BoundTablePlan(Public):
             UsageError: the file exists and is not a saved plan of tables.
         """
         save_table_plans(str(path), [self.plan])
+
+    def plot(self) -> Picture:
+        """Draw the rows that are kept, and those that each limit removes.
+
+        Raises:
+            UsageError: matplotlib is not installed here.
+        """
+        return draw(table_plan_chart(self.plan))
 
     def to_pandas(self) -> pd.DataFrame:
         """The files that the plan changes, one row each: the rows removed from each, and by which limit."""

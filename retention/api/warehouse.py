@@ -15,6 +15,7 @@ from retention.api.maintenance import Maintenance
 from retention.api.public import Public
 from retention.api.run_history import RunHistory
 from retention.api.table_passes import TablePasses
+from retention.api.warehouse_picture import WarehousePicture
 from retention.apply.guards import Guards
 from retention.apply.run import apply_now, apply_plan
 from retention.config import Config, StreamConfig
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 
 
 @checked_class
-class Warehouse(Public, Maintenance, RunHistory, TablePasses, Audit):
+class Warehouse(Public, Maintenance, RunHistory, TablePasses, Audit, WarehousePicture):
     """The streams under one directory or object-store prefix, and their configuration."""
 
     def __init__(

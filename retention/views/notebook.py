@@ -14,6 +14,9 @@ from retention.inspect.topic_messages import TopicMessages, topic_text
 from retention.inspect.topic_stats import TopicStats, count_topic, topic_stats
 from retention.plan.explanation import Explanation
 from retention.plan.simulation import Simulation
+from retention.plots.draw import draw
+from retention.plots.picture import Picture
+from retention.plots.simulation import simulation_chart
 from retention.views.frames import frame_of, table_of
 from retention.views.html import (
     explanation_html,
@@ -87,6 +90,14 @@ class ShownSimulation(Simulation):
     def to_pandas(self) -> pd.DataFrame:
         """The passes of all policies, one per row: `policy`, `at_ns`, the bounds of numbers (`kept_bytes.lower`)."""
         return frame_of(simulation_rows(self))
+
+    def plot(self) -> Picture:
+        """Draw what each policy keeps over its instants.
+
+        Raises:
+            UsageError: matplotlib is not installed here.
+        """
+        return draw(simulation_chart(self))
 
     def __repr__(self) -> str:
         return lines_text(simulation_text(self))

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-HEAVY = ("pyspark", "py4j", "delta", "pyarrow", "deltalake", "pandas", "numpy")
+HEAVY = ("pyspark", "py4j", "delta", "pyarrow", "deltalake", "pandas", "numpy", "matplotlib")
 REPORT = f"""
 import sys
 print(*(name for name in {HEAVY!r} if name in sys.modules), file=sys.stderr)

@@ -39,6 +39,16 @@ def test_a_listed_table_is_planned_applied_and_undone(tmp_path: Path) -> None:
     assert [record.kind for record in table.runs()] == ["undo_table", "apply_table"]
 
 
+def test_a_table_has_pictures(tmp_path: Path) -> None:
+    opened = warehouse(tmp_path)
+    table = opened.table("events")
+    plan = table.plan()
+    assert plan.plot().headline == "events: a pass removes 70 of 100 rows"
+    table.undo(plan.apply().run)
+    assert table.plot_history().headline == "events: 0 runs removed 0 rows (0 B); 1 more undone"
+    assert opened.plot().headline.startswith("1 stream (")
+
+
 def test_a_table_that_is_not_listed_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="lists no table of that name; it lists events"):
         warehouse(tmp_path).table("orders")

@@ -1,0 +1,1 @@
+"""Pictures of plans, dues, histories, consumers, warehouses and simulations; without matplotlib, a sentence."""
