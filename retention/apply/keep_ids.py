@@ -16,6 +16,7 @@ from retention.core.spans import Array
 from retention.datafile.parquet import read_columns
 from retention.plan.plan import Plan
 from retention.ports import Snapshot
+from retention.schemas.empty import empty_table
 from retention.schemas.files import KEPT_IDS
 from retention.storage import files
 from retention.storage.parallel import in_threads
@@ -58,7 +59,7 @@ def keep_ids(
 
     def kept(file: DataFile) -> tuple[pa.Table, ReadCount]:
         if ids_in(file) == 0:
-            return KEPT_IDS.empty_table(), ReadCount()
+            return empty_table(KEPT_IDS), ReadCount()
         rows, read = read_columns(file, ("seq", "ts_ns", "msg_id"))
         goes = later_mask(rows["ts_ns"], since_ns)
         if file.path in lost:
@@ -71,7 +72,7 @@ def keep_ids(
     if not opened.config.duplicate_window_ns:
         young = []
     results = list(in_threads(kept, young, files.read_parallelism(opened.root)))
-    ids = pa.concat_tables([KEPT_IDS.empty_table(), *(table for table, _ in results)])
+    ids = pa.concat_tables([empty_table(KEPT_IDS), *(table for table, _ in results)])
     RemovedIds(opened.layout).keep(ids, since_ns)
     return sum((read for _, read in results), ReadCount())
 

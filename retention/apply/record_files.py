@@ -13,7 +13,7 @@ import pyarrow as pa
 from retention.errors import DamagedError
 from retention.storage import files
 from retention.storage.errors import as_storage_errors
-from retention.storage.tables import encoded
+from retention.storage.tables import encoded, in_shape
 
 AT_A_TIME = 1 << 16
 """Rows of a record processed at a time."""
@@ -64,7 +64,7 @@ def content_of(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[bytes]
     """The bytes of an Arrow file of tables and its digest, one piece per table."""
     digest = hashlib.sha256()
     cut = (
-        table.slice(start, AT_A_TIME).select(schema.names).cast(schema).combine_chunks()
+        in_shape(table.slice(start, AT_A_TIME).select(schema.names), schema).combine_chunks()
         for table in tables
         for start in range(0, table.num_rows, AT_A_TIME)
     )

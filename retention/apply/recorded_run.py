@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ from retention.history.runs import history_of
 from retention.plan.run_ranges import highest_removed
 from retention.ports import LostCommit, Snapshot, Swap
 from retention.schemas.bounds import MAX_SEQ
+from retention.schemas.empty import empty_table
 from retention.schemas.files import FILE_STATS, LOGGED_FILES
 
 Record = TypeVar("Record", bound=RunRecord)
@@ -38,11 +40,11 @@ Record = TypeVar("Record", bound=RunRecord)
 class Change:
     """Everything that a run changes in a table."""
 
-    remove: pa.Table = field(default_factory=FILE_STATS.empty_table)
+    remove: pa.Table = field(default_factory=partial(empty_table, FILE_STATS))
     """The files to remove, shape `FILE_STATS`."""
-    add: pa.Table = field(default_factory=FILE_STATS.empty_table)
+    add: pa.Table = field(default_factory=partial(empty_table, FILE_STATS))
     """Staged files, shape `FILE_STATS`; undoing the run removes them."""
-    publish: pa.Table = field(default_factory=FILE_STATS.empty_table)
+    publish: pa.Table = field(default_factory=partial(empty_table, FILE_STATS))
     """Staged files of new messages, shape `FILE_STATS`; undoing the run keeps them."""
     ranges: Iterable[pa.Table] | None = None
     """The messages to remove, in batches; shape `RUN_RANGES`. None: the run has nothing to undo; `()`: it

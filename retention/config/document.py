@@ -65,7 +65,7 @@ def read_document(path: str | Path, content: bytes | None = None) -> ConfigDocum
     Raises:
         ConfigError: there is no such file, or it is not YAML.
     """
-    yaml = YAML(typ="safe", pure=True)
+    yaml = _Yaml(typ="safe", pure=True)
     yaml.Composer = _BoundedComposer
     try:
         content = _content(path) if content is None else content
@@ -105,6 +105,13 @@ def _too_deep(path: str | Path, line: int) -> ConfigError:
     return ConfigError(
         f"{path}:{line}: nests more than {_DEEPEST} deep, or an alias contains itself; write the values out"
     )
+
+
+class _Yaml(YAML):
+    """A parser without plug-ins, which ruamel.yaml would look for on disk for each document."""
+
+    def official_plug_ins(self) -> list[str]:
+        return []
 
 
 class _BoundedComposer(Composer):

@@ -31,6 +31,21 @@ def in_ranges(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
     return (at >= 0) & (seqs <= ranges[np.maximum(at, 0), 1])
 
 
+def highest_by_partition(partition: np.ndarray, seqs: np.ndarray) -> dict[int, int]:
+    """Partition → the highest of the `seqs` beside it; partitions without any are omitted.
+
+    >>> highest_by_partition(np.array([1, 0, 1]), np.array([7, 9, 8]))
+    {0: 9, 1: 8}
+    """
+    if not len(partition):
+        return {}
+    order = np.argsort(partition, kind="stable")
+    in_order = partition[order]
+    starts = np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1]))
+    most = np.maximum.reduceat(seqs[order], starts)
+    return dict(zip(in_order[starts].tolist(), most.tolist(), strict=True))
+
+
 def union_of_ranges(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """The union of ranges, ascending; adjacent ranges are merged.
 

@@ -27,6 +27,7 @@ from retention.errors import (
     StorageError,
 )
 from retention.schemas.bounds import MAX_SEQ, MAX_SIZE
+from retention.schemas.empty import empty_table
 from retention.schemas.files import FILE_STATS, FileStats, RowStats
 from retention.schemas.messages import FILE_COLUMNS, MESSAGES, RULE_COLUMNS
 from retention.storage import files
@@ -189,7 +190,7 @@ def describe(file: DataFile) -> Description:
 
 def stats_table(rows: Sequence[Mapping[str, object]]) -> pa.Table:
     """Rows of statistics as one table of shape `FILE_STATS`."""
-    return pa.Table.from_pylist(list(rows), schema=FILE_STATS)
+    return pa.Table.from_pylist(list(rows), schema=FILE_STATS) if rows else empty_table(FILE_STATS)
 
 
 def _check_columns(file: DataFile, schema: pa.Schema) -> None:

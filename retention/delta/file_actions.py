@@ -10,10 +10,11 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pj
 
 from retention.delta.entries import SplitEntry, damaged_entry
+from retention.delta.json_lines import parse_lines
 from retention.delta.shapes import LIVE_FILES, OF_ADD, STATS_PARSED, TEXTS, VECTOR
+from retention.schemas.empty import empty_table
 
 IS_ADD = "is_add"
 FILE_ACTIONS = LIVE_FILES.append(pa.field(IS_ADD, pa.bool_()))
@@ -37,16 +38,12 @@ def parse_entries(parts: Sequence[SplitEntry], partitions: Collection[str], plac
     """
     lines = sum(part.lines for part in parts)
     if not lines:
-        return FILE_ACTIONS.empty_table()
+        return empty_table(FILE_ACTIONS)
     keys, content = sorted(partitions), b"\n".join([part.content for part in parts])
     schema = pa.schema({"add": _add_type(keys), "remove": _REMOVE})
     block_bytes = max(_BLOCK_BYTES, 2 * max(part.longest for part in parts))
     try:
-        parsed = pj.read_json(
-            pa.BufferReader(content),
-            read_options=pj.ReadOptions(block_size=block_bytes),
-            parse_options=pj.ParseOptions(schema, unexpected_field_behavior="ignore"),
-        )
+        parsed = parse_lines(pa.py_buffer(content), schema, block_bytes)
     except pa.ArrowException as error:
         raise damaged_entry(place, str(error)) from error
     if parsed.num_rows != lines:

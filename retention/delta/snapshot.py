@@ -18,6 +18,7 @@ from retention.delta.protocol_versions import implied_features
 from retention.delta.shapes import LIVE_FILES, OF_ADD, STATS_PARSED
 from retention.delta.typed_statistics import as_json
 from retention.errors import DamagedError, UsageError
+from retention.schemas.empty import empty_table
 from retention.storage import files
 
 IN_COMMIT_TIMES = "delta.enableInCommitTimestamps"
@@ -118,7 +119,7 @@ def read(root: str, version: int | None = None) -> DeltaSnapshot:
             f"{root}: the table's log has no version {wanted}: {_extent(listing)}; choose another version"
         )
     if start is None:
-        before = DeltaSnapshot(root, -1, {}, {}, LIVE_FILES.empty_table())
+        before = DeltaSnapshot(root, -1, {}, {}, empty_table(LIVE_FILES))
     else:
         before = _of_checkpoint(root, start, listing.checkpoints[start])
     first = before.version + 1

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pj
 
+from retention.delta.json_lines import parse_lines
 from retention.delta.shapes import STATS_PARSED
 from retention.delta.snapshot import DeltaSnapshot
 from retention.storage.checksum import parse_json
@@ -209,11 +209,7 @@ def _in_columns(texts: pa.StringArray, wanted: _Wanted) -> dict[_Place, pa.Array
     is_object = pc.fill_null(pc.starts_with(texts, "{"), fill_value=False)
     lines = pa.ListArray.from_arrays([0, len(texts)], pc.if_else(is_object, texts, "{}"))
     content = pc.binary_join(lines, "\n")[0].as_buffer()
-    parsed = pj.read_json(
-        pa.BufferReader(content),
-        read_options=pj.ReadOptions(block_size=content.size + 1),
-        parse_options=pj.ParseOptions(schema, unexpected_field_behavior="ignore"),
-    )
+    parsed = parse_lines(content, schema, content.size + 1)
     if parsed.num_rows != len(texts):
         raise pa.ArrowInvalid("a text has several objects")
     return {leaf: _leaf(parsed[leaf[0]].combine_chunks(), leaf[1:]) for leaf in wanted}

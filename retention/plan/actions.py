@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 from retention.core.spans import Array
 from retention.plan.removed_ranges import FileRanges, RemovedRanges
 from retention.plan.rule_rows import rule_counts
+from retention.schemas.empty import empty_table
 from retention.schemas.plan import (
     PLANNED_FILES,
     PLANNED_MARKERS,
@@ -70,13 +72,13 @@ Action = FileDrop | Rewrite | SequenceUse
 class Actions:
     """All actions of a plan, as tables."""
 
-    files: pa.Table = field(default_factory=PLANNED_FILES.empty_table)
+    files: pa.Table = field(default_factory=partial(empty_table, PLANNED_FILES))
     """Every file that the plan touches, in order; shape `PLANNED_FILES`."""
-    rules: pa.Table = field(default_factory=PLANNED_RULES.empty_table)
+    rules: pa.Table = field(default_factory=partial(empty_table, PLANNED_RULES))
     """Messages and bytes that each rule removes from each of `files`; shape `PLANNED_RULES`."""
     removed: RemovedRanges = field(default_factory=RemovedRanges)
     """Ranges of sequences to remove from partly removed files; `file` is a row number of `files`."""
-    markers: pa.Table = field(default_factory=PLANNED_MARKERS.empty_table)
+    markers: pa.Table = field(default_factory=partial(empty_table, PLANNED_MARKERS))
     """Subject-delete markers that remain after the pass; shape `PLANNED_MARKERS`."""
     sequences: tuple[int, int] | None = None
     """Sequences used by markers (including markers evicted again) or skipped by a purge: the first,
@@ -94,7 +96,7 @@ class Actions:
         """The files to remove completely."""
         return FileDrop(self.files.filter(pc.equal(self.files["action"], DROP)))
 
-    @property
+    @cached_property
     def rewrite(self) -> Rewrite:
         """The files to copy without some rows."""
         return Rewrite(*self._with_action(REWRITE), self.removed)

@@ -218,14 +218,16 @@ def _sealed(inventory: Inventory) -> Array:
 
 def _planned(files: pa.Table, losses: FileLosses, touched: Array, actions: Array) -> pa.Table:
     planned = files.take(pa.array(touched))
-    columns = {
+    lost = {
         "action": actions[touched],
         "removed_messages": losses.messages[touched],
         "removed_bytes": losses.bytes[touched],
     }
-    for name, values in columns.items():
-        planned = planned.append_column(name, pa.array(values, PLANNED_FILES.field(name).type))
-    return planned.select(PLANNED_FILES.names).cast(PLANNED_FILES)
+    columns = [
+        pa.array(lost[field.name], field.type) if field.name in lost else planned[field.name]
+        for field in PLANNED_FILES
+    ]
+    return pa.Table.from_arrays(columns, schema=PLANNED_FILES)
 
 
 def _of_planned(files: pa.Table, losses: FileLosses, touched: Array) -> RemovedRanges:

@@ -21,6 +21,7 @@ from retention.rules import RULES
 from retention.rules.fold import Evaluation
 from retention.rules.jetstream.protection import Protection
 from retention.rules.row_verdicts import Answer
+from retention.schemas.empty import empty_table
 from retention.schemas.plan import CAUSE_FILES, RULE_NUMBER
 from retention.stores.offset_table import Offsets
 
@@ -40,7 +41,7 @@ class Remaining:
 class CauseFiles:
     """The files that a plan was made from; the tables are the original ones, never copies."""
 
-    files: pa.Table = field(default_factory=CAUSE_FILES.empty_table)
+    files: pa.Table = field(default_factory=partial(empty_table, CAUSE_FILES))
     """Every file of the inventory, in its order; the columns of `CAUSE_FILES`, and others."""
     remaining: Remaining | None = None
     """Messages and bytes that consumers did not release; None: nothing was released."""

@@ -112,5 +112,6 @@ def _contents(column: pa.ChunkedArray) -> Iterator[bytes | memoryview]:
 
 
 def _int64(column: pa.ChunkedArray) -> Iterator[memoryview]:
-    for chunk in column.cast(pa.int64()).fill_null(0).chunks:
-        yield chunk.to_numpy().astype("<i8", copy=False).data
+    known = column.fill_null(0) if column.null_count else column
+    for chunk in known.chunks:
+        yield chunk.to_numpy(zero_copy_only=False).astype("<i8", copy=False).data

@@ -82,7 +82,7 @@ class Plan:
         files = self.actions.files
         return _total(files.filter(pc.equal(files["action"], REWRITE))["file_bytes"])
 
-    @property
+    @cached_property
     def by_rule(self) -> dict[str, int]:
         """Messages to remove, by rule; rules that remove none are omitted."""
         return rules_of(self.actions.rules)

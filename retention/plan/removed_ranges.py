@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +15,7 @@ from retention.core.seq_ranges import union_of_ranges
 from retention.core.spans import Array
 from retention.errors import StalePlanError
 from retention.rules.row_verdicts import STAYS, Answer, StoredRanges, settled
+from retention.schemas.empty import empty_table
 from retention.schemas.plan import REMOVED_RANGES, RULE_NUMBER
 from retention.storage import scratch_files
 
@@ -92,7 +93,7 @@ class FileRanges:
 class RemovedRanges:
     """Ranges that rules remove from files; few are in memory, many are referenced in stored files."""
 
-    in_memory: pa.Table = field(default_factory=REMOVED_RANGES.empty_table)
+    in_memory: pa.Table = field(default_factory=partial(empty_table, REMOVED_RANGES))
     """Shape `REMOVED_RANGES`."""
     parts: tuple[StoredPart, ...] = ()
     """Ascending by file; different spans share no file."""
@@ -124,7 +125,7 @@ class RemovedRanges:
     @property
     def table(self) -> pa.Table:
         """All ranges, shape `REMOVED_RANGES`, by file and first sequence; only for a known small number."""
-        return pa.concat_tables([REMOVED_RANGES.empty_table(), *self.tables()])
+        return pa.concat_tables([empty_table(REMOVED_RANGES), *self.tables()])
 
     @property
     def files(self) -> Array:
@@ -134,6 +135,8 @@ class RemovedRanges:
 
     def tables(self) -> Iterator[pa.Table]:
         """The ranges in pieces, shape `REMOVED_RANGES`, by file and first sequence; no file is in two pieces."""
+        if not self:
+            return
         held, numbers = self._in_order, self._numbers
         start = 0
         for low, high, parts in self._neighbours():
@@ -166,6 +169,8 @@ class RemovedRanges:
 
     def of_files(self, numbers: Array) -> list[Array | FileRanges]:
         """Ranges of several files, by ascending row numbers: arrays of shape (n, 2), or references to stored ranges."""
+        if not len(numbers):
+            return []
         ends, parts = self._ends_in_memory, self._parts_of_file
         bounds = np.searchsorted(self._numbers, np.stack([numbers, numbers + 1]))
         return [
@@ -177,6 +182,8 @@ class RemovedRanges:
 
     def renumbered(self, numbers: Array) -> RemovedRanges:
         """The same with new row numbers: `numbers` maps the current ones; a negative number omits a file."""
+        if not self:
+            return self
         renumbered = numbers[self.in_memory["file"].to_numpy()]
         held = self.in_memory.set_column(0, REMOVED_RANGES.field("file"), pa.array(renumbered))
         parts = (part.renumbered(numbers) for part in self.parts)
@@ -231,7 +238,7 @@ def ranges_of(answers: Sequence[SpanRanges], stopped_at: int | None) -> RemovedR
         if answer.stored is not None
     )
     return RemovedRanges(
-        pa.concat_tables([REMOVED_RANGES.empty_table(), *held]),
+        pa.concat_tables([empty_table(REMOVED_RANGES), *held]),
         tuple(part for part in parts if len(part.files)),
     )
 

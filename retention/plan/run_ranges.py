@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.inventory import NO_RANGES
-from retention.core.seq_ranges import difference_of_ranges, ranges_in
+from retention.core.seq_ranges import difference_of_ranges, highest_by_partition, ranges_in
 from retention.core.spans import Array, spans_of
 from retention.plan.actions import DROP
 from retention.plan.plan import Plan
@@ -82,9 +82,7 @@ def sequences_of(rows: pa.Table) -> Array:
 
 def highest_removed(ranges: pa.Table) -> dict[int, int]:
     """Partition → the highest sequence in ranges of shape `RUN_RANGES`; partitions without ranges are omitted."""
-    ends = ranges.group_by("partition").aggregate([("last_seq", "max")])
-    columns = (ends[name].to_pylist() for name in ("partition", "last_seq_max"))
-    return dict(zip(*columns, strict=True))
+    return highest_by_partition(ranges["partition"].to_numpy(), ranges["last_seq"].to_numpy())
 
 
 @dataclass(frozen=True)
@@ -213,6 +211,8 @@ def _whole(going: pa.Table, shares: _Shares, excepted: Sequence[tuple[int, Array
 
 def _excepted(going: pa.Table, shares: _Shares) -> Iterator[tuple[int, Array]]:
     """Row of `going` → the ranges between its ends that are not part of it, ascending; rows without any are omitted."""
+    if not shares.by_rows:
+        return
     among = np.flatnonzero(np.isin(shares.numbers, shares.by_rows.files))
     apart = shares.by_rows.of_files(shares.numbers[among])
     bounds = going.select(["min_seq", "max_seq"]).take(pa.array(among)).to_pylist()

@@ -33,6 +33,7 @@ from retention.rules.row_verdicts import (
 )
 from retention.rules.rule import ExpiryRule
 from retention.rules.veto import any_kept
+from retention.schemas.empty import empty_table
 from retention.schemas.plan import PLANNED_MARKERS
 
 _EXPIRY = list(dict.fromkeys(RULES.index(rule.name) for rule in ORDER if rule.expires))
@@ -68,7 +69,7 @@ class ExpiredSubjects:
 
 def without_markers(vetoed: Vetoed) -> MarkedPass:
     """A pass over a stream without delete markers."""
-    return MarkedPass(vetoed, PLANNED_MARKERS.empty_table(), None, ReadCount())
+    return MarkedPass(vetoed, empty_table(PLANNED_MARKERS), None, ReadCount())
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class MarkerPlanner:
         expired = self._expired(decided, losses)
         read = sum((subjects.read for subjects in expired), ReadCount())
         candidates = delete_markers.candidates(
-            pa.concat_tables([DEATHS.empty_table(), *(subjects.deaths for subjects in expired)]),
+            pa.concat_tables([empty_table(DEATHS), *(subjects.deaths for subjects in expired)]),
             pa.concat_arrays(
                 [pa.array([], pa.string()), *(subjects.staying for subjects in expired)]
             ),

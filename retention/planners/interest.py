@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,7 @@ from retention.rules.jetstream.evaluate import ORDER
 from retention.rules.jetstream.interest import Interest, Release, refined, release, released_rows
 from retention.rules.row_verdicts import STAYS, SpanRows, StoredRanges, removed_ranges
 from retention.rules.veto import Veto, any_kept, spans_kept
+from retention.schemas.empty import empty_table
 from retention.schemas.files import FILE_STATS, RowSizes
 from retention.schemas.messages import RULE_COLUMNS
 from retention.schemas.plan import REMOVED_RANGES, RULE_NUMBER
@@ -67,7 +69,7 @@ class InterestAnswer:
     """Partly kept file → the subject digest of its remaining messages, if limits need it."""
     read: ReadCount
     span: int
-    kept: pa.Table = field(default_factory=REMOVED_RANGES.empty_table)
+    kept: pa.Table = field(default_factory=partial(empty_table, REMOVED_RANGES))
     """Ranges that no consumer needs and vetoes keep, shape `REMOVED_RANGES`."""
     stored: StoredRanges | None = None
     """The ranges to remove, if they are so many that they are stored in a file."""
@@ -158,7 +160,7 @@ def _without_kept(
         whole: a mask of the completely released files that vetoes keep completely.
         answers: the answers from rows, about other files.
     """
-    ranges = pa.concat_tables([answer.kept for answer in answers] or [REMOVED_RANGES.empty_table()])
+    ranges = pa.concat_tables([answer.kept for answer in answers] or [empty_table(REMOVED_RANGES)])
     if not ranges.num_rows and not whole.any():
         return remaining
     files = remaining.inventory.files

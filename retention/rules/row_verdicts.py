@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from retention.core.spans import Array
 from retention.rules import RULES
 from retention.rules.rule import RowRule
 from retention.rules.veto import Veto, rows_kept
+from retention.schemas.empty import empty_table
 from retention.schemas.messages import RULE_COLUMNS
 from retention.schemas.plan import HELD_RANGES, REMOVED_RANGES, RULE_NUMBER
 
@@ -108,7 +110,7 @@ class Answer:
     stop_seq: int | None
     """The message at which the scan ends, if it ends in this span."""
     read: ReadCount
-    held: pa.Table = field(default_factory=HELD_RANGES.empty_table)
+    held: pa.Table = field(default_factory=partial(empty_table, HELD_RANGES))
     """Ranges that vetoes keep from rules; shape `HELD_RANGES`, with the number of the reason as `consumer`."""
     stop_ts_ns: int | None = None
     """The time of that message; None also if rows were not read."""
@@ -140,7 +142,7 @@ def answer_question(span: SpanRows, question: Question) -> Answer:
 
 def _held_ranges(rows: pa.Table, verdicts: Array, covers: Array) -> pa.Table:
     """The kept ranges of a span's rows, for all reasons together and for each; shape `HELD_RANGES`."""
-    parts = [HELD_RANGES.empty_table()]
+    parts = [empty_table(HELD_RANGES)]
     reasons = ((ANYBODY, covers.any(axis=0)), *enumerate(covers)) if len(covers) else ()
     for reason, covered in reasons:
         held = np.where(covered, verdicts, STAYS)

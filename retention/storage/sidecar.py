@@ -13,13 +13,15 @@ import pyarrow.parquet as pq
 from retention.storage import files
 from retention.storage.checksum import parse_json, stripped, verified, with_checksum, with_hash
 from retention.storage.crash_points import Step, reached
-from retention.storage.tables import decode_stream, encode_stream
+from retention.storage.tables import decode_stream, encode_stream, in_shape
 
 Value = TypeVar("Value")
 
 FIRST_EDITION = 1
 _LABEL = b"retention.sidecar"
 _CHECK = "check"
+_FEW_ROWS = 1 << 14
+"""The rows up to which handing columns to threads costs more than reading them."""
 _DOUBTS = (
     OSError,
     ValueError,
@@ -172,8 +174,8 @@ class ParquetCodec:
     def read(self, source: pa.NativeFile) -> SidecarRecord[pa.Table]:
         """Read a table with the schema's columns."""
         opened = pq.ParquetFile(source, page_checksum_verification=True)
-        rows = opened.read(self.schema.names).cast(self.schema)
-        return SidecarRecord(_label_of(opened.schema_arrow), rows)
+        rows = opened.read(self.schema.names, use_threads=opened.metadata.num_rows > _FEW_ROWS)
+        return SidecarRecord(_label_of(rows.schema), in_shape(rows, self.schema))
 
 
 def _labelled(table: pa.Table, label: SidecarLabel) -> pa.Table:

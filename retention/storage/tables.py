@@ -65,6 +65,11 @@ def write_parquet(
             writer.write_table(table.cast(schema))
 
 
+def in_shape(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table with the types of a schema; unchanged if it has them."""
+    return table if table.schema.equals(schema) else table.cast(schema)
+
+
 def encode_stream(table: pa.Table, compression: str | None = None) -> bytes:
     """A small table as an Arrow stream in memory."""
     sink = pa.BufferOutputStream()

@@ -10,6 +10,7 @@ import pyarrow as pa
 from retention.core.inventory import DataFile, ReadCount
 from retention.datafile.expected_stats import EXPECTED_COLUMNS, expected_stats_of
 from retention.engine_port import Run
+from retention.schemas.empty import empty_table
 from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from retention.storage.tables import decode_stream, encode_stream
 from retention.stores.checks import inventory
@@ -56,9 +57,11 @@ def describe_missing(
     Raises:
         ForeignRowsError, DamagedError: as `describe_files`.
     """
+    if not missing.num_rows:
+        return empty_table(FILE_STATS), ReadCount()
     tasks = describe_tasks(layout, missing, clock_ns)
     learned: Sequence[Described] = run(describe_files, tasks, [task.weight for task in tasks])
-    kept, _ = cache.match(missing) if tasks else (FILE_STATS.empty_table(), missing)
+    kept, _ = cache.match(missing)
     rows = pa.concat_tables([kept, *(some.rows for some in learned)])
     return rows, sum((some.read for some in learned), ReadCount())
 
@@ -92,7 +95,7 @@ def describe_files(task: DescribeTask) -> Described:
     rows, read = inventory.describe_live(task.layout, live_files(task.layout, logged), logged)
     is_kept = StatisticsCache(task.layout, lambda: task.clock_ns).add(rows)
     # Pickling even an empty slice of a table would include the whole table.
-    return Described(read, FILE_STATS.empty_table() if is_kept else rows)
+    return Described(read, empty_table(FILE_STATS) if is_kept else rows)
 
 
 def live_files(layout: Layout, logged: pa.Table) -> list[DataFile]:

@@ -155,6 +155,8 @@ class FileStore:
 
     def data_files(self, files: pa.Table) -> list[DataFile]:
         """The live files at their current locations."""
+        if not files.num_rows:
+            return []
         check_inside(self._layout, files["path"])
         located = [
             replace(

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from retention.core.inventory import Counters, DataFile, ReadCount
 from retention.core.progress import with_progress
+from retention.core.seq_ranges import highest_by_partition
 from retention.core.spoken_commands import given_up
 from retention.core.wording import counted
 from retention.datafile import parquet
@@ -104,24 +105,21 @@ def refuse_nulls(layout: Layout, files: pa.Table) -> None:
             raise ForeignRowsError(
                 f"stream {layout.stream}: {path} has no {name}; {_remedy(layout.stream, path)}"
             )
-    elsewhere = pc.or_(
-        pc.less(files["partition"], 0), pc.greater_equal(files["partition"], layout.partitions)
-    )
-    if pc.any(elsewhere, min_count=0).as_py():
-        [row] = files.filter(elsewhere).slice(0, 1).to_pylist()
+    partition = files["partition"].to_numpy()
+    elsewhere = (partition < 0) | (partition >= layout.partitions)
+    if elsewhere.any():
+        [row] = files.slice(int(np.argmax(elsewhere)), 1).to_pylist()
         raise ForeignRowsError(
             f"stream {layout.stream}: {row['path']} lies in partition {row['partition']}, and {_those_of(layout)}; "
             f"{_remedy(layout.stream, row['path'])}"
         )
     for name in files.column_names:
-        if name.startswith("nulls_"):
-            is_bad = pc.greater(files[name], 0)
-            if pc.any(is_bad, min_count=0).as_py():
-                [bad] = files.filter(is_bad).slice(0, 1).to_pylist()
-                raise ForeignRowsError(
-                    f"stream {layout.stream}: {bad['path']} has {counted(bad[name], 'row')} without "
-                    f"{name.removeprefix('nulls_')}; {_remedy(layout.stream, bad['path'])}"
-                )
+        if name.startswith("nulls_") and (pc.max(files[name]).as_py() or 0) > 0:
+            [bad] = files.filter(pc.greater(files[name], 0)).slice(0, 1).to_pylist()
+            raise ForeignRowsError(
+                f"stream {layout.stream}: {bad['path']} has {counted(bad[name], 'row')} without "
+                f"{name.removeprefix('nulls_')}; {_remedy(layout.stream, bad['path'])}"
+            )
 
 
 def _those_of(layout: Layout) -> str:
@@ -199,13 +197,7 @@ def _highest(partition: pa.ChunkedArray, values: pa.ChunkedArray) -> dict[int, i
     if partition.null_count or values.null_count:
         known = pc.and_(pc.is_valid(partition), pc.is_valid(values))
         partition, values = partition.filter(known), values.filter(known)
-    of, value = partition.to_numpy(), values.to_numpy()
-    if not len(of):
-        return {}
-    order = np.argsort(of, kind="stable")
-    starts = np.flatnonzero(np.diff(of[order], prepend=of.min() - 1))
-    most = np.maximum.reduceat(value[order], starts)
-    return dict(zip(of[order][starts].tolist(), most.tolist(), strict=True))
+    return highest_by_partition(partition.to_numpy(), values.to_numpy())
 
 
 def _rising(keys: Sequence[np.ndarray]) -> bool:

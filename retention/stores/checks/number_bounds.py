@@ -32,9 +32,8 @@ def refuse_impossible(layout: Layout, files: pa.Table) -> None:
         ForeignRowsError: there is such a file, or all sizes together are too large.
     """
     for name, wrong in _checks(layout, files):
-        if pc.any(wrong, min_count=0).as_py():
-            path, value = (files[column].filter(wrong)[0].as_py() for column in ("path", name))
-            _refuse(layout, path, name, value)
+        path, value = (files[column].filter(wrong)[0].as_py() for column in ("path", name))
+        _refuse(layout, path, name, value)
     if "bytes" in files.column_names and files.num_rows:
         # As floats: the sum must not leave 64 bits before it is compared with its bound.
         sizes = files["bytes"].to_numpy().astype(np.float64)
@@ -104,7 +103,7 @@ def remedy(stream: str) -> str:
 
 
 def _checks(layout: Layout, files: pa.Table) -> Iterator[tuple[str, pa.ChunkedArray]]:
-    """Each present column, with a mask of its impossible values; null is possible."""
+    """Each column with impossible values, with a mask of them; null is possible."""
     bounds = {
         "segment": (0, MAX_SEQ),
         "min_seq": (layout.first_seq, MAX_SEQ),
@@ -115,15 +114,16 @@ def _checks(layout: Layout, files: pa.Table) -> Iterator[tuple[str, pa.ChunkedAr
     for name, (low, high) in bounds.items():
         if name in files.column_names:
             column = files[name]
-            wrong = pc.or_(pc.less(column, low), pc.greater(column, high))
-            yield name, pc.fill_null(wrong, fill_value=False)
+            ends = pc.min_max(column).as_py()
+            if ends["min"] is not None and not low <= ends["min"] <= ends["max"] <= high:
+                wrong = pc.or_(pc.less(column, low), pc.greater(column, high))
+                yield name, pc.fill_null(wrong, fill_value=False)
     if "bytes" in files.column_names:
-        # Also finds totals of sizes that left 64 bits.
-        most = pc.multiply(files["messages"].cast(pa.float64()), float(MAX_SIZE))
-        wrong = pc.or_(
-            pc.less(files["bytes"], 0), pc.greater(files["bytes"].cast(pa.float64()), most)
-        )
-        yield "bytes", pc.fill_null(wrong, fill_value=False)
+        # As floats, in which null is NaN; also finds totals of sizes that left 64 bits.
+        size, messages = (files[name].to_numpy().astype(float) for name in ("bytes", "messages"))
+        impossible = (size < 0) | (size > messages * MAX_SIZE)
+        if impossible.any():
+            yield "bytes", pa.chunked_array([impossible])
 
 
 def _refuse(layout: Layout, path: str, name: str, value: int) -> NoReturn:

@@ -135,8 +135,10 @@ class ParquetLog:
         content = json.dumps(with_checksum(_document(entry)), separators=(",", ":"))
         return files.create_if_absent(self._place(entry.version, "json"), content.encode())
 
-    def read(self, until: int | None = None) -> CommitState:
+    def read(self, until: int | None = None, known: CommitState | None = None) -> CommitState:
         """The state at a version with an entry (None for the newest), all from one directory listing.
+
+        After a known state only later entries are read, unless the log was replaced.
 
         Raises:
             UsageError: there is no log.
@@ -149,7 +151,8 @@ class ParquetLog:
             raise UsageError(
                 f"{self._layout.root}: there is no log; write to stream {self._layout.stream} first"
             )
-        state = self._newest_list(lists, entries)
+        is_followed = known and known.version in entries and self.seal(known.version) == known.seal
+        state = known if is_followed else self._newest_list(lists, entries)
         start = 0 if state is None else state.version + 1
         later = [self._content(version) for version in range(start, entries[-1] + 1)]
         parsed = [self._parsed(start + at, content) for at, content in enumerate(later)]
@@ -374,7 +377,8 @@ def _replay(state: CommitState | None, entries: Sequence[CommitEntry], seal: str
     before = (Counters(), {}) if state is None else (state.counters, state.resting)
     counters, resting = _followed(*before, entries)
     new = pa.Table.from_pylist(list(added.values()), schema=FILE_STATS)
-    unlisted = sum(len(entry.remove) + len(entry.add) for entry in entries)
+    unlisted = 0 if state is None else state.unlisted
+    unlisted += sum(len(entry.remove) + len(entry.add) for entry in entries)
     if state is None:
         version, table_id = entries[-1].version, str(entries[0].table_id)
         return CommitState(version, table_id, new, counters, seal, resting, unlisted)

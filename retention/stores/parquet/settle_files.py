@@ -44,20 +44,20 @@ class Places:
         places = (self._layout.live(path), self.staged(path), self.trashed(path))
         return next((place for place in places if files.length(place) is not None), places[0])
 
-    def finish_moves(self) -> CommitState:
-        """Finish the moves that commits decided; returns the newest state.
+    def finish_moves(self, known: CommitState | None = None) -> CommitState:
+        """Finish the moves that commits decided; returns the newest state, read from a known one on if there is any.
 
         The operating system's lock makes movers take turns; a killed mover releases it at once. The newest state
         decides each file's location, so a slow mover never undoes a later commit.
         """
-        state = self._log.read()
+        state = self._log.read(known=known)
         if self._finished(state) >= state.version:
             return state
         # Readers find files at every location, so on read-only storage or with a paused mover they continue without the
         # moves.
         lock = self._layout.engine_path("moves.lock")
         with suppress(BusyError), files.if_writable(), held(lock, wait_s=PATIENCE_S):
-            return self._moved_to(self._log.read())
+            return self._moved_to(self._log.read(known=state))
         return state
 
     def _moved_to(self, state: CommitState) -> CommitState:

@@ -205,7 +205,7 @@ class ParquetStore(FileStore):
             with self._staged.settling(swap.add["path"].to_pylist()):
                 version = self._commit(swap, snapshot.handle.state)
             try:
-                self._settle(version)
+                self._settle(version, snapshot.handle.state)
             except RetentionError as error:
                 _log.warning(
                     "stream %s: the next run will finish the moves: %s", self.stream, error
@@ -237,7 +237,7 @@ class ParquetStore(FileStore):
                 # If a rival's entry is first, the new state determines the files left to adopt.
                 self._log.append(entry(self._now_ms()), handle.state)
                 reached(Step.FOREIGN_TAKEN_IN)
-            handle.state = self._places.finish_moves()
+            handle.state = self._places.finish_moves(handle.state)
             handle.foreign = self._places.newcomers(handle.state)
         return read
 
@@ -259,7 +259,7 @@ class ParquetStore(FileStore):
                     f"stream {self.stream}: another commit came first; nothing was changed; try again"
                 )
             time.sleep(random.uniform(0, _LONGEST_PAUSE_S))  # noqa: S311
-            state = self._places.finish_moves()
+            state = self._places.finish_moves(state)
         raise BusyError(
             f"stream {self.stream}: {ATTEMPTS} times another commit came first; nothing was changed; try "
             "again later"
@@ -309,8 +309,8 @@ class ParquetStore(FileStore):
             "free space or repair the disk, then try again"
         )
 
-    def _settle(self, version: int) -> None:
+    def _settle(self, version: int, known: CommitState) -> None:
         """Finish the moves of a commit, and write a listing if one is due; the next run can do both instead."""
-        state = self._places.finish_moves()
+        state = self._places.finish_moves(known)
         if state.version == version and state.wants_list:
             self._log.write_list(state)

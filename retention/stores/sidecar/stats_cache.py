@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.datafile.expected_stats import EXPECTED_COLUMNS
+from retention.schemas.empty import empty_table
 from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
@@ -49,7 +50,7 @@ class StatisticsCache:
 
         The first has shape `FILE_STATS`. Statistics in `live` beyond `LOGGED_FILES` must equal the cached ones.
         """
-        tables, left = [FILE_STATS.empty_table()], live
+        tables, left = [empty_table(FILE_STATS)], live
         for known in self._newest_first(live.num_rows):
             some, left = _split_known(left, known)
             tables.append(some)
@@ -85,7 +86,7 @@ class StatisticsCache:
             return
         known, _ = self.match(live)
         tables = [table for name in reversed(names) if (table := self._read(name)) is not None]
-        rows = self._alive_or_young(pa.concat_tables([FILE_STATS.empty_table(), *tables]), known)
+        rows = self._alive_or_young(pa.concat_tables([empty_table(FILE_STATS), *tables]), known)
         if len(names) > 1 or rows.num_rows < sum(map(_rows_in, names)):
             self._replace(names, rows)
 

@@ -24,6 +24,7 @@ from retention.ports import Store, Swap
 from retention.schemas.files import LOGGED_FILES
 from retention.storage import files
 from retention.stores import StoreSettings, open_store
+from retention.stores.layout import Layout
 from retention.stores.lease import held
 from retention.stores.parquet import log as parquet_log
 from retention.stores.parquet.log import ParquetLog
@@ -218,6 +219,43 @@ def test_a_log_with_a_hole_is_damaged(place: Stage, store: Store, content: str |
         entry.write_text(content)
     with pytest.raises(DamagedError, match=entry.name):
         place.open().snapshot()
+
+
+def test_a_log_read_from_a_known_state_on_is_the_log_read_whole(
+    place: Stage, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(store, range(1, 11))
+    log = ParquetLog(Layout(str(place.root), "ORDERS"))
+    known = log.read()
+    snapshot, found = latest(store)
+    store.commit(removing(found, run="r9"), snapshot)
+    append(store, range(11, 31))
+    read: list[int] = []
+    content = log._content
+
+    def counted(version: int) -> bytes:
+        read.append(version)
+        return content(version)
+
+    monkeypatch.setattr(log, "_content", counted)
+    ahead = log.read(known=known)
+    assert read == [known.version + 1, known.version + 2]
+    assert log.read(known=ahead) is ahead
+    assert ahead == log.read()
+    assert ahead.unlisted > known.unlisted
+
+
+def test_a_state_of_a_replaced_log_is_not_read_on(place: Stage, store: Store) -> None:
+    append(store, range(1, 11))
+    log = ParquetLog(Layout(str(place.root), "ORDERS"))
+    known = log.read()
+    shutil.rmtree(place.root)
+    other = place.open()
+    other.create()
+    append(other, range(1, 4))
+    append(other, range(4, 6))
+    assert log.read(known=known) == log.read()
+    assert log.read().table_id != known.table_id
 
 
 def test_rivals_that_keep_coming_first_end_in_busy(
