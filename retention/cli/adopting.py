@@ -16,7 +16,6 @@ from retention.cli.applying import can_ask
 from retention.cli.output import put_json, put_lines
 from retention.cli.settings import Settings, settings_of
 from retention.config.discovery import CONFIG_NAME
-from retention.config.table_types import is_catalog_name
 from retention.core.units import DAY
 from retention.errors import UsageError
 
@@ -50,6 +49,7 @@ def adopt(
 ) -> None:
     """Look at a table, and add it to the configuration without a limit. Changes nothing else."""
     from retention.config.list_entry import add_entry
+    from retention.config.table_types import is_catalog_name
     from retention.inspect.adopt import age_effect, look_at
     from retention.views.adoption import adoption_entry, effect_line, look_lines, table_entry
 

@@ -99,7 +99,9 @@ VECTORS = st.sampled_from(
         {"storageType": "i", "pathOrInlineDv": "v", "sizeInBytes": 1, "cardinality": 1},
     ]
 )
-ACTIONS = st.lists(st.tuples(st.booleans(), NAMES, VECTORS, st.integers(0, 3)), max_size=4)
+ACTIONS = st.lists(
+    st.tuples(st.booleans(), NAMES, VECTORS, st.integers(0, 3)), min_size=1, max_size=4
+)
 
 
 @given(history=st.lists(ACTIONS, min_size=1, max_size=5))
