@@ -75,6 +75,7 @@ def adopt(
 def _directory(settings: Settings, location: str) -> str:
     """The absolute location of a table; Spark is asked for that of a name in a catalog."""
     from retention.config.locations import absolute_location, refused_location
+    from retention.config.table_types import is_catalog_name
 
     if is_catalog_name(location):
         from retention.api.catalog_names import directory_of_name
@@ -88,6 +89,7 @@ def _directory(settings: Settings, location: str) -> str:
 
 def _in_config(given: str, location: str, config: str) -> str:
     """The location as the configuration has it: a name, or relative to the file if given relative to this directory."""
+    from retention.config.table_types import is_catalog_name
     from retention.storage import files
     from retention.storage.places import place_of
 
