@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from deltalake import DeltaTable
 
 from benchmarks.reclaim import STREAM, make_dead
 from retention.api.warehouse import open_warehouse
 from retention.apply.reclaim.report import ReclaimReport
 from retention.apply.reclaim.run import plan_reclaim, reclaim_now
 from retention.context.context import OpenedStream
+from retention.delta import snapshot
+from retention.delta.snapshot import DeltaSnapshot
 
 LIVE, DEAD = 200, 10
 
@@ -27,18 +27,18 @@ def test_live_files_cost_one_opening(
     opened = open_warehouse(tmp_path / "warehouse", engine="local").stream(STREAM).opened
     looked_at: list[str] = []
     openings: list[str] = []
-    scandir = os.scandir
+    scandir, read = os.scandir, snapshot.read
 
     def listing(place: str) -> object:
         looked_at.append(str(place))
         return scandir(place)
 
-    def opening(place: str, **options: Any) -> DeltaTable:
+    def opening(place: str, *version: int) -> DeltaSnapshot:
         openings.append(place)
-        return DeltaTable(place, **options)
+        return read(place, *version)
 
     monkeypatch.setattr(os, "scandir", listing)
-    monkeypatch.setattr("retention.stores.delta.table.DeltaTable", opening)
+    monkeypatch.setattr(snapshot, "read", opening)
     report = act(opened)
     assert report.going["removed"].files == DEAD
     assert len(openings) == 1
