@@ -59,7 +59,7 @@ def test_a_date_is_its_first_instant_in_any_zone_of_the_session(
         spark.conf.set("spark.sql.session.timeZone", str(before))
     assert stream.state().first_ts_ns == parse_instant("2026-11-20T00:00:00Z")
     with pytest.raises(
-        UsageError, match=r"takes subject and payload.*; the frame has subject, body;"
+        UsageError, match=r"payload is missing; an append takes subject and payload"
     ):
         stream.append(spark.sql("SELECT 'orders.a' AS subject, 'x' AS body"))
 

@@ -178,9 +178,7 @@ def _column(frame: DataFrame, name: str, takes: str, *kinds: type[T.DataType]) -
     if not isinstance(column_type, kinds):
         wanted = " or ".join(kind.typeName() for kind in kinds)
         given = "missing" if column_type is None else f"a {column_type.simpleString()}"
-        raise UsageError(
-            f"the column {name} is {given}; {takes}; the frame has {', '.join(frame.columns)}; give {name} as {wanted}"
-        )
+        raise UsageError(f"the column {name} is {given}; {takes}; give {name} as {wanted}")
     return F.col(f"`{name}`")
 
 
