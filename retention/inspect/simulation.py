@@ -25,7 +25,7 @@ from retention.plan.simulation import (
     SimulationRequest,
 )
 from retention.planners.context import PlanningContext
-from retention.planners.estimate import bounds, exactly, refuse_undescribed
+from retention.planners.estimate import bounds_of_passes, exactly, refuse_undescribed
 from retention.planners.growth_rows import GrownRows
 from retention.planners.probe import StoredRows
 from retention.planners.retention import plan
@@ -95,7 +95,7 @@ class StreamSimulator:
         context = self._context(policy, at_ns, stored)
         if self.request.is_exact:
             return exactly(plan(context, StoredRows(self.opened, self.engines)).plan)
-        return bounds(context, GrownRows(self.opened, self.engines, self.inventory.files))
+        return bounds_of_passes(context, GrownRows(self.opened, self.engines, self.inventory.files))
 
     def _context(self, policy: Policy, at_ns: int, stored: Inventory) -> PlanningContext:
         return replace(gather(self.opened, stored, at_ns), policy=policy)

@@ -93,7 +93,9 @@ def bounds_of_passes(context: PlanningContext, rows: StreamRows) -> Estimate:
     one pass.
     """
     once, policy = bounds(context, rows), context.policy
-    if policy.retention != "limits" or (not policy.allow_msg_ttl and policy.max_age_ns is None):
+    expires = policy.allow_msg_ttl or policy.max_age_ns is not None
+    frees = policy.allow_msg_ttl or policy.delete_retention_ns is not None
+    if policy.retention != "limits" or not (expires and frees):
         return once
     every = bounds(replace(context, policy=replace(policy, expiry="each")), rows)
     more = 0 if policy.delete_retention_ns is None else _with_due_deletions(context, rows)

@@ -70,6 +70,22 @@ def test_passes_of_a_year_keep_what_was_simulated(tmp_path: Path, policy: dict[s
         assert single.removed.lower == single.removed.upper <= bounds.removed.upper
 
 
+def test_bounds_know_that_a_ttl_frees_older_messages_after_it(tmp_path: Path) -> None:
+    stream = {"name": "S", "subjects": ["s.>"], "max_age": "20d", "allow_msg_ttl": True}
+    clock = Clock()
+    wh = open_warehouse(configured(tmp_path, stream, engine="local"), clock=clock)
+    brief = {"subject": "s.a", "data": "x", "ts_ns": NOW - DAY, "headers": {"Nats-TTL": "48h"}}
+    old = {"subject": "s.b", "data": "y", "ts_ns": NOW - 18 * DAY}
+    for message in (brief, old):
+        wh.stream("S").publish([json.dumps(message)])
+    (bounds,) = passes(wh.stream("S").simulate(at=[NOW + 3 * DAY]), "configured")
+    for days in (2, 3):
+        clock.now_ns = NOW + days * DAY
+        wh.apply(["S"])
+    assert wh.stream("S").state().messages == 0
+    assert bounds.kept.lower == 0
+
+
 def test_policies_stand_side_by_side_and_nothing_is_written(tmp_path: Path) -> None:
     wh = warehouse(tmp_path, Clock(), max_msgs=200)
     before = sorted(str(path) for path in tmp_path.rglob("*"))
