@@ -1,4 +1,4 @@
-"""The recipes of docs/ingest.md, each run verbatim, on a source in the form of other programs."""
+"""The recipes of docs/ingest.md and of the how-to page on Kafka, each run verbatim on a source of another program."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-PAGE = Path(__file__).parents[2] / "docs" / "ingest.md"
+DOCS = Path(__file__).parents[2] / "docs"
 RECIPE = re.compile(r"```yaml\n# (\w+)\n(.*?)```\n\n```console\n(.*?)```", re.DOTALL)
 AT_MS = 1_764_000_000_000
 
@@ -96,6 +96,13 @@ def feed(folder: Path) -> None:
 SOURCES: dict[str, Callable[[Path], None]] = {
     "kafka": kafka, "tenants": tenants, "changes": changes, "feed": feed
 }  # fmt: skip
+PAGES = {"kafka": DOCS / "how-to" / "kafka-dump.md"}
+"""The pages of recipes that are not in ingest.md."""
+
+
+def page_of(name: str) -> Path:
+    """The page with a recipe."""
+    return PAGES.get(name, DOCS / "ingest.md")
 
 
 def ran(folder: Path, command: str) -> str:
@@ -115,17 +122,20 @@ def ran(folder: Path, command: str) -> str:
 def test_a_recipe_does_what_the_page_says(spark: SparkSession, tmp_path: Path, name: str) -> None:
     """After an intended change, `ACCEPT=1 pytest tests/docs/test_ingest.py` writes the new output into the page."""
     del spark
-    page = PAGE.read_text(encoding="utf-8")
+    place = page_of(name)
+    page = place.read_text(encoding="utf-8")
     [(config, console)] = [found[1:] for found in RECIPE.findall(page) if found[0] == name]
     (tmp_path / "retention.yaml").write_text(f"warehouse: .\n{config}")
     SOURCES[name](tmp_path)
     commands = re.findall(r"^\$ (.*)$", console, re.MULTILINE)
     printed = "".join(f"$ {command}\n{ran(tmp_path, command)}" for command in commands)
     if os.environ.get("ACCEPT"):
-        PAGE.write_text(page.replace(console, printed), encoding="utf-8")
+        place.write_text(page.replace(console, printed), encoding="utf-8")
     else:
         assert printed == console
 
 
-def test_every_recipe_of_the_page_is_tried() -> None:
-    assert [name for name, *_ in RECIPE.findall(PAGE.read_text(encoding="utf-8"))] == [*SOURCES]
+def test_every_recipe_of_the_pages_is_tried() -> None:
+    for page in {*map(page_of, SOURCES)}:
+        names = [name for name, *_ in RECIPE.findall(page.read_text(encoding="utf-8"))]
+        assert names == [name for name in SOURCES if page_of(name) == page]

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import runpy
 import shlex
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from retention.cli.app import options_first
 from tests.support.command_line import invoke
+from tests.support.jobs import run_job
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"^`([\w.-]+)`[^`\n]*:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+OMITTED = "…\n"
+"""A line of a page for any further output."""
 RUN = re.compile(r"\d{8}T\d{6}\.\d{9}Z-[0-9a-f]{6}")
 _VARYING = (
     (RUN, "RUN"),
@@ -30,6 +37,12 @@ _ENDS_WITH = re.compile(r"\s+# ends with (\d+)$")
 def blocks(text: str, kind: str) -> list[str]:
     """The contents of a page's blocks of one language."""
     return [content for language, content in BLOCK.findall(text) if language == kind]
+
+
+def write_files(text: str, folder: Path) -> None:
+    """Write the files of a page: each block after a line that begins with a name in code and ends with a colon."""
+    for name, content in FILE.findall(text):
+        (folder / name).write_text(content, encoding="utf-8")
 
 
 def sessions(text: str) -> Iterator[tuple[str, str]]:
@@ -56,8 +69,9 @@ def plain(text: str) -> str:
 def executed(page: Path, folder: Path) -> str:
     """The page, with the output of its commands in a folder, which the page calls `/srv`.
 
-    A comment `# ends with N` after a command gives its exit code, if that is not 0. The name of a
-    run in a command is replaced by the last printed one. `ACCEPT=1` writes the page.
+    A comment `# ends with N` after a command gives its exit code, if that is not 0; the output of such a command
+    includes standard error. The name of a run in a command is replaced by the last printed one. A last line `…`
+    stands for further output. `ACCEPT=1` writes the page.
     """
     text = page.read_text(encoding="utf-8")
     written, at = "", 0
@@ -74,7 +88,7 @@ def executed(page: Path, folder: Path) -> str:
         shown = tidy(output.replace(str(folder), "/srv").replace(socket.gethostname(), "lake-1"))
         head = f"$ {command}\n"
         start = text.index(f"{head}{said}", at)
-        written += text[at:start] + head + (said if plain(shown) == plain(said) else shown)
+        written += text[at:start] + head + (said if _agrees(shown, said) else shown)
         at = start + len(head) + len(said)
     written += text[at:]
     if os.environ.get("ACCEPT"):
@@ -82,19 +96,34 @@ def executed(page: Path, folder: Path) -> str:
     return written
 
 
+def _agrees(shown: str, said: str) -> bool:
+    """Whether an output is the page's, apart from parts that differ between runs."""
+    said = plain(said)
+    if said.endswith(OMITTED):
+        return plain(shown).startswith(said.removesuffix(OMITTED))
+    return plain(shown) == said
+
+
 def _run(line: str, folder: Path) -> tuple[int, str]:
     """The exit code and output of a command.
 
-    `retention` runs in this process, even at the head of a pipe; other commands run in a shell.
+    `retention`, `retention-job` and `python FILE.py` run in this process, `retention` even at the head of a pipe; other
+    commands run in a shell.
     """
     command, _, rest = line.partition(" | ")
+    if command.startswith("retention-job "):
+        ended = run_job(*shlex.split(command)[1:2], folder, *shlex.split(command)[2:])
+        return ended.returncode, ended.stderr + ended.stdout
+    if script := re.fullmatch(r"python ([\w.-]+\.py)", line):
+        with redirect_stdout(io.StringIO()) as printed:
+            runpy.run_path(script[1], run_name="__main__")
+        return 0, printed.getvalue()
     if not command.startswith("retention "):
         return _in_shell(line, folder, "")
     done = invoke(options_first(shlex.split(command)[1:]))
-    if not rest:
-        return done.exit_code, done.output
-    code, output = _in_shell(rest, folder, done.stdout)
-    return code, done.stderr + output
+    if rest:
+        return _in_shell(rest, folder, done.stdout)
+    return done.exit_code, done.output if done.exit_code else done.stdout
 
 
 def _in_shell(line: str, folder: Path, stdin: str) -> tuple[int, str]:
