@@ -278,7 +278,7 @@ def test_the_file_costs_less_than_a_tenth_of_a_second(home: Path, dags: Path) ->
 
 
 def test_every_block_of_the_guide_loads(home: Path, dags: Path, world: World) -> None:
-    assert len(BLOCKS) == 7
+    assert len(BLOCKS) == 6
     *blocks, own = BLOCKS[1:]
     (dags / "own.py").write_text(own.replace("/srv/lake/retention.yaml", str(world.config)))
     for number, block in enumerate(blocks):
@@ -297,9 +297,8 @@ def test_every_block_of_the_guide_loads(home: Path, dags: Path, world: World) ->
         "retention": "JobOperator",
         "guide0": "JobOperator",
         "guide1": "JobOperator",
-        "guide2": "JobOperator",
-        "guide3": "SubmitOperator",
-        "guide4": "JobOperator",
+        "guide2": "SubmitOperator",
+        "guide3": "JobOperator",
         "alerting": "JobOperator",
     }
     alerting = bag.dags["alerting"]

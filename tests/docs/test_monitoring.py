@@ -147,12 +147,6 @@ def lost(ours: Any, theirs: Any, place: str = "") -> Iterator[str]:
         yield place
 
 
-def test_the_table_has_every_metric_in_the_order_of_the_file() -> None:
-    cells = re.findall(r"^\| (`(?:retention_|…)[^|]*) \|", PAGE, re.MULTILINE)
-    names = [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
-    assert [name.replace("…", "retention_stream") for name in names] == list(HELP)
-
-
 def test_alerts_and_panels_select_metrics_and_labels_of_real_runs(written: Written) -> None:
     assert written.keys() <= HELP.keys()
     for expression, named in queries():

@@ -1,4 +1,4 @@
-"""The page on clusters: checks of its sentences with exit codes, its files and its modules."""
+"""The page on clusters: checks of its files, its modules and its code."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from retention.doctor.spark import NEEDED, ON_S3
-from retention.engines.spark.failures import CAUSES, GONE
-from retention.errors import BusyError
 from tests.support.pages import blocks
 from tests.support.sandboxes import ORDERS, configured, lines, opened
 
@@ -19,20 +17,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
-
-
-def test_each_sentence_about_spark_is_in_the_table_with_its_code() -> None:
-    head = "| sentence begins with | means | code |\n|---|---|---|\n"
-    rows = PAGE.split(head)[1].split("\n\n")[0].splitlines()
-    table = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
-    sentences = [(sentence, kind.exit_code) for _, kind, sentence in CAUSES]
-    sentences.append((GONE, BusyError.exit_code))
-    assert len(table) == len(sentences)
-    for sentence, code in sentences:
-        [stated] = [
-            row[2] for row in table if re.match(re.escape(row[0]).replace("…", ".*"), sentence)
-        ]
-        assert int(stated) == code
 
 
 def test_the_dependencies_of_tasks_are_those_that_the_doctor_looks_for() -> None:
