@@ -112,7 +112,8 @@ def _run(line: str, folder: Path) -> tuple[int, str]:
     """
     command, _, rest = line.partition(" | ")
     if command.startswith("retention-job "):
-        ended = run_job(*shlex.split(command)[1:2], folder, *shlex.split(command)[2:])
+        _, job, *arguments = shlex.split(command)
+        ended = run_job(job, folder, *arguments)
         return ended.returncode, ended.stderr + ended.stdout
     if script := re.fullmatch(r"python ([\w.-]+\.py)", line):
         with redirect_stdout(io.StringIO()) as printed:
