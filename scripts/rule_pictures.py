@@ -76,7 +76,9 @@ def outcome(example: Example, directory: Path) -> list[str]:
     stream = _published(example, directory)
     rolled_up = {int(seq) for seq in example.column("seq")} - _stored(stream)
     plan = stream.plan()
-    unheld = _published(_without_hold(example), directory / "unheld").plan()
+    unheld = plan
+    if "hold_for_consumers" in example.settings:
+        unheld = _published(_without_hold(example), directory / "unheld").plan()
 
     def fate(seq: int) -> str:
         if seq in rolled_up:
