@@ -60,6 +60,7 @@ lock: setup  ## Write the locks anew: requirements.lock, requirements-image.lock
 
 pictures: setup  ## Draw the pictures of docs/pictures anew
 	@$(BIN)/python -m scripts.pictures
+	@$(BIN)/python -m scripts.rule_pictures
 
 docs: setup  ## Write anew what documents take from code: outputs on the pages, the published schemas
 	$(BIN)/python -m retention.views.json_schemas schemas/json

@@ -1,4 +1,4 @@
-"""Charts as values, before anything is drawn: stacks over time or segments, curves over time, and named rows."""
+"""Charts as values: stacks over time or segments, curves over time, named rows, and logs as strips of boxes."""
 
 from __future__ import annotations
 
@@ -72,8 +72,46 @@ class Rows:
     panels: tuple[Panel, ...]
 
 
-Part = Stack | Curves | Rows
-"""A part of a picture; rows are a picture of their own."""
+@dataclass(frozen=True)
+class Box:
+    """One message, row or file in a strip."""
+
+    name: str
+    """Its sequence or number, in bold."""
+    lines: tuple[str, ...]
+    """Its subject and other properties, a line each."""
+    fate: str
+    """A key of `palette.STYLES`, for the colour."""
+    word: str
+    """The fate in a word."""
+    group: str = ""
+    """The segment or file that it is in; neighbours of one group stand together, with its name below."""
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A log from left to right, one box a message; all strips of a picture have the same width of boxes."""
+
+    boxes: tuple[Box, ...]
+    title: str = ""
+
+    @property
+    def lines(self) -> int:
+        """The most lines of a box, with its name and its word."""
+        return 2 + max(len(box.lines) for box in self.boxes)
+
+    @property
+    def lefts(self) -> list[float]:
+        """The left edges of the boxes, in widths of a box; half of one lies between groups."""
+        lefts, at = [], 0.0
+        for number, box in enumerate(self.boxes):
+            at += 0.5 if number and box.group != self.boxes[number - 1].group else 0.0
+            lefts.append(at + number)
+        return lefts
+
+
+Part = Stack | Curves | Rows | Strip
+"""A part of a picture; rows, and strips, are a picture of their own."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +135,8 @@ class Chart:
 def _keys(part: Part) -> list[str]:
     if isinstance(part, Curves):
         return [curve.name for curve in part.curves]
+    if isinstance(part, Strip):
+        return [box.fate for box in part.boxes]
     of_rows = (
         [each for panel in part.panels for each in panel.series] if isinstance(part, Rows) else []
     )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from retention.errors import UsageError
-from retention.plots.charts import Chart, Curves, Numbers, Part, Rows, Stack
+from retention.plots.charts import Chart, Curves, Numbers, Part, Rows, Stack, Strip
 from retention.plots.palette import STYLES, curve_colour, style_of
 from retention.plots.picture import INK, Picture, inline_svg
 from retention.plots.wording import short_number
@@ -25,6 +25,8 @@ _HEAD_LINE, _LINE = 0.27, 0.21
 """Inches of their lines."""
 _HEAD_WIDTH, _TEXT_WIDTH = 48, 68
 """Characters of a line."""
+_BOX_LINE, _BOXES = 0.19, 8
+"""Inches of a line in a box of a strip, and the fewest boxes that fill the width."""
 _MARGIN, _LEFT = 0.1, 0.01
 """Inches above and below, and the share of the width on each side."""
 _RC: dict[str, Any] = {
@@ -106,7 +108,12 @@ def _figure(chart: Chart) -> Any:
 
 def _draw_parts(figure: Any, chart: Chart) -> None:
     others = []
+    strips = [part for part in chart.parts if isinstance(part, Strip)]
+    if strips:
+        _draw_strips(figure, strips)
     for part in chart.parts:
+        if isinstance(part, Strip):
+            continue
         if isinstance(part, Rows):
             _draw_rows(figure.subplots(1, len(part.panels), sharey=True, squeeze=False)[0], part)
         else:
@@ -117,6 +124,9 @@ def _draw_parts(figure: Any, chart: Chart) -> None:
 
 
 def _height(part: Part) -> float:
+    if isinstance(part, Strip):
+        below = _BOX_LINE if any(box.group for box in part.boxes) else 0
+        return _BOX_LINE * (part.lines + 1) + below + (_LINE if part.title else 0)
     return 0.35 + _ROW * len(part.names) if isinstance(part, Rows) else _HEIGHT
 
 
@@ -180,6 +190,35 @@ def _draw_curves(axes: Any, curves: Curves) -> None:
 
 def _bounds(lower: Numbers, upper: Numbers) -> list[Numbers]:
     return [lower] if (lower == upper).all() else [lower, upper]
+
+
+def _draw_strips(figure: Any, strips: Sequence[Strip]) -> None:
+    width = max(_BOXES, *(strip.lefts[-1] + 1 for strip in strips))
+    heights = {"height_ratios": [_height(strip) for strip in strips]}
+    grid = figure.subplots(len(strips), 1, squeeze=False, gridspec_kw=heights)[:, 0]
+    for axes, strip in zip(grid, strips, strict=True):
+        _draw_strip(axes, strip)
+        axes.set_xlim(0, width)
+        axes.set_axis_off()
+
+
+def _draw_strip(axes: Any, strip: Strip) -> None:
+    tall, size = strip.lines + 0.9, _TEXT - 1
+    axes.set_title(strip.title, loc="left", size=_TEXT)
+    groups: dict[str, list[float]] = {}
+    for left, box in zip(strip.lefts, strip.boxes, strict=True):
+        style, middle = style_of(box.fate), left + 0.5
+        groups.setdefault(box.group, []).append(middle)
+        axes.bar(middle, tall, 0.92, color="none", edgecolor=INK, linewidth=0.8)
+        axes.bar(middle, 0.5, 0.92, color=style.colour, hatch=style.hatch, linewidth=0)
+        texts = [box.name, *box.lines, *[""] * (strip.lines - len(box.lines) - 2), box.word]
+        for line, text in enumerate(texts, 1):
+            weight = "bold" if line == 1 else "normal"
+            smaller = size - 1 if line == len(texts) else size
+            axes.text(middle, line + 0.45, text, ha="center", size=smaller, weight=weight)
+    for name, middles in groups.items():
+        axes.text(sum(middles) / len(middles), tall + 0.85, name, ha="center", size=size)
+    axes.set_ylim(tall + (1 if any(groups) else 0.1), -0.1)
 
 
 def _draw_rows(grid: Sequence[Any], rows: Rows) -> None:

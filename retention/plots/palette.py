@@ -46,6 +46,8 @@ STYLES = {
     "not acknowledged": Style(ORANGE),
     "held back": Style(VERMILLION),
     "stored": Style(GREEN),
+    "held": Style(GREEN, "///"),
+    "restored": Style(GREEN, "..."),
     "behind": Style(VERMILLION),
 }
 """Series → its looks; two series of one picture share neither colour nor pattern."""

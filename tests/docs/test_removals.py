@@ -18,14 +18,15 @@ from tests.support.plain_store import opened_stream, store_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "semantics" / "removals.md"
 ROW = re.compile(
-    r"^\| (?P<asked>[^|]+) \| `(?P<body>\{.*?\})` \| (?P<goes>[^|]+) \| (?P<ends>[\d, ]+) \|$", re.M
+    r"^\| (?P<asked>[^|]+) \| `(?P<body>\{.*?\})` \| (?P<removed>[^|]+) \| (?P<ends>[\d, ]+) \|$",
+    re.M,
 )
 ROWS = [match.groupdict() for match in ROW.finditer(PAGE.read_text(encoding="utf-8"))]
 OPTION = re.compile(r"--(subject|seq|keep) '?([^\s`']+)")
 
 
 def sequences(words: str) -> list[int]:
-    """The sequences in a cell of `goes`: `all`, `nothing`, `1 to 4`, `3, 6, 9`; a remark may follow."""
+    """The sequences in a cell of `removed`: `all`, `nothing`, `1 to 4`, `3, 6, 9`; a remark may follow."""
     said = re.split(r"[:;]|, and", words)[0].strip()
     if said in {"all", "nothing", "refused"}:
         return list(range(1, 10)) if said == "all" else []
@@ -51,9 +52,9 @@ def test_a_purge_does_what_its_row_says(tmp_path: Path, row: dict[str, str]) -> 
         with Engines("local") as engines:
             remove_now(opened, request, engines)
     except UsageError as error:
-        assert "refused: bad request (10003)" in row["goes"], error  # noqa: PT017
+        assert "refused: bad request (10003)" in row["removed"], error  # noqa: PT017
     left = store_of(opened).rows()["seq"].to_pylist()
-    assert sorted(set(before) - set(left)) == sequences(row["goes"])
+    assert sorted(set(before) - set(left)) == sequences(row["removed"])
     files, counters = store_of(opened).versions[-1]
     held = contents_of(files, counters.next_seq[0])
     assert f"{held.first_seq}, {held.last_seq}" == row["ends"]

@@ -1,4 +1,4 @@
-"""The tables of misconfigured consumers in docs/semantics/consumers.md, and our refusals of their rows."""
+"""The tables of misconfigured consumers in refusals.md, and our refusals of their rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from retention.config.stream import StreamConfig
 from retention.consumers.subscription import Subscription, find_stream, subscription_refusals
 from retention.errors import UsageError
 
-PAGE = Path(__file__).parents[2] / "docs" / "semantics" / "consumers.md"
+TABLES = Path(__file__).with_name("refusals.md")
 INVALID_JSON = 10025
 NOT_REFUSED = "none"
 _TABLE = re.compile(r"^\| asked \|.*\n\|[-|]+\|\n(?:\|.*\n)+", re.M)
@@ -43,8 +43,8 @@ class Row:
 
 
 def rows() -> Iterator[Row]:
-    """Every row of every table of the page."""
-    for table in _TABLE.findall(PAGE.read_text(encoding="utf-8")):
+    """Every row of every table of requests."""
+    for table in _TABLE.findall(TABLES.read_text(encoding="utf-8")):
         head, _, *lines = table.splitlines()
         for line in lines:
             yield _row(dict(zip(_cells(head), _cells(line), strict=True)))
@@ -52,7 +52,7 @@ def rows() -> Iterator[Row]:
 
 def subscriptions() -> Iterator[Row]:
     """Every row of the table of subscriptions; these are not sent to a server."""
-    for line in _SUBSCRIBED.findall(PAGE.read_text(encoding="utf-8"))[0].splitlines()[2:]:
+    for line in _SUBSCRIBED.findall(TABLES.read_text(encoding="utf-8"))[0].splitlines()[2:]:
         asked, there, why = _cells(line)
         existing = json.loads(there.strip("`") or "null")
         yield Row(json.loads(asked.strip("`")), ORDERS, None, existing, None, why)

@@ -122,11 +122,11 @@ TABLES = {
         statements=(*WIDENED, "ALTER TABLE {t} ADD CONSTRAINT positive CHECK (id > 0)"),
     ),
 }  # fmt: skip
-PAGE = Path(__file__).parents[3] / "docs/semantics/tables-features.md"
+RESULTS = Path(__file__).parents[2] / "support/table-features.md"
 """The results of `make long NAME=tables`; with `ACCEPT=1` it writes them there."""
 READERS = {"by_deltalake": "deltalake", "by_polars": "Polars"}
 IMPLIED = {"appendOnly", "invariants", "deletionVectors"}
-"""Features that Spark lists with every other one, or that the page has a column for."""
+"""Features that Spark lists with every other one, or that the results have a column for."""
 QUICK = {
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.adaptive.enabled": "false",
@@ -337,17 +337,17 @@ def quick(spark: SparkSession) -> Iterator[SparkSession]:
         spark.conf.unset(name)
 
 
-def check_page(name: str, trial: Trial) -> None:
-    """The page's row of a table is what happened to it."""
+def check_results(name: str, trial: Trial) -> None:
+    """The row of a table in the results is what happened to it."""
     readers = ", ".join(["Spark", *map(READERS.__getitem__, trial.others)])
     ways = "vectors" if takes_vectors(trial) else "copies"
     features = ", ".join(sorted(trial.first.features - IMPLIED)) or "none"
     row = f"| {name} | {features} | {ways} | {readers} |"
-    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    lines = RESULTS.read_text(encoding="utf-8").splitlines()
     at = next(number for number, line in enumerate(lines) if line.startswith(f"| {name} |"))
     if os.environ.get("ACCEPT"):
         lines[at] = row
-        PAGE.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        RESULTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert lines[at] == row
 
 
@@ -355,11 +355,18 @@ def takes_vectors(trial: Trial) -> bool:
     return trial.table.has_vectors and not needs_rewrite(trial.adds[1]["path"])
 
 
-def test_the_page_has_every_table() -> None:
-    text = PAGE.read_text(encoding="utf-8")
+def test_the_results_have_every_table() -> None:
+    text = RESULTS.read_text(encoding="utf-8")
     assert re.findall(r"^\| ([a-z0-9-]+) \|[^|]*\|[^|]*\|[^|]*\|$", text, re.MULTILINE)[1:] == [
         *TABLES
     ]
+
+
+def test_the_page_has_every_feature_of_the_results() -> None:
+    page = Path("docs/semantics/tables-features.md").read_text(encoding="utf-8")
+    tried = re.findall(r"^\| [a-z0-9-]+ \| ([\w, -]+) \|", RESULTS.read_text("utf-8"), re.MULTILINE)
+    features = {feature for cell in tried for feature in cell.split(", ")} - {"features", "none"}
+    assert features == {*re.findall(r"`([\w-]+)`", page.split("## Limits")[0])} - {"table-features"}
 
 
 @pytest.mark.thorough
@@ -378,6 +385,6 @@ def test_each_change_removes_exactly_its_rows_and_is_undone(
     if has_change_data(trial.first.metadata):
         trial.check_changes()
     trial.undo()
-    check_page(name, trial)
+    check_results(name, trial)
     insert(quick, trial.root, trial.table, 401, 410)
     assert len(by_spark(quick, trial.root)) == 410
