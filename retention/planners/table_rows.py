@@ -144,7 +144,7 @@ def decide_rows(
     weights = [task.narrow_bytes for task in tasks]
     has_keys = bool(group_limits(rules.policy, "max_rows_per_key"))
     if has_keys and sum(weights) > HELD_BYTES:
-        joined = _Part.joined(_shuffled(tasks, weights, rules, engine))
+        joined = _shuffled(tasks, weights, rules, engine)
         rows = joined.rows
     else:
         joined = _Part.joined(engine.map(partial(_expired, rules), tasks, weights))
@@ -218,32 +218,38 @@ class _CutBucket:
 
 @dataclass(frozen=True)
 class _GatherRange:
-    """A function that collects the rows of a range of files, in order of files and rows."""
+    """A function that collects the rows of a range of files, in order of files and rows, as one part."""
 
     schema: pa.Schema
 
-    def __call__(self, number: int, contents: Sequence[bytes]) -> _Part:
+    def __call__(self, number: int, contents: Sequence[bytes]) -> bytes:
         del number
         part = _Part.unpacked(contents, self.schema)
         places = [part.rows[name].to_numpy() for name in ("row", "file")]
-        return replace(part, rows=part.rows.take(pa.array(lexsort(places, part.rows.num_rows))))
+        rows = part.rows.take(pa.array(lexsort(places, part.rows.num_rows)))
+        [(_, packed)] = replace(part, rows=rows).dealt(np.zeros(rows.num_rows, np.int64))
+        return packed
 
 
 def _shuffled(
     tasks: Sequence[NarrowFile], weights: Sequence[int], rules: RowRules, engine: Engine
-) -> list[_Part]:
-    """The rows that go by age or by key, or that later limits may remove, in ranges of files."""
+) -> _Part:
+    """The rows that go by age or by key, or that later limits may remove, in order of files and rows.
+
+    Tasks answer with parts: a driver receives few bytes a row.
+    """
     buckets = -(-sum(weights) // BUCKET_BYTES)
     range_of_file = np.zeros(tasks[-1].number + 1, np.int64)
     range_of_file[[task.number for task in tasks]] = (np.cumsum(weights) - 1) // BUCKET_BYTES
     cut = _CutBucket(rules, _decided_schema(tasks[0].columns), range_of_file)
-    return engine.shuffle(
+    ranges = engine.shuffle(
         _DealKeys(rules, buckets),
         tasks,
         weights,
         Gathering(cut, buckets),
         Gathering(_GatherRange(cut.cut_schema), int(range_of_file.max()) + 1),
     )
+    return _Part.unpacked(ranges, cut.cut_schema)
 
 
 def _decided_schema(columns: Sequence[NarrowColumn]) -> pa.Schema:
