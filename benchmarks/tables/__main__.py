@@ -33,7 +33,8 @@ def main() -> int:
         _serve(options.serve, size)
         return 0
     with tempfile.TemporaryDirectory(prefix="tables-", dir=options.directory) as folder:
-        sources = {vectors: Path(folder, f"vectors-{vectors}") for vectors in (False, True)}
+        needed = sorted({CONTENDERS[name].vectors for name in options.contenders})
+        sources = {vectors: Path(folder, f"vectors-{vectors}") for vectors in needed}
         for vectors, source in sources.items():
             say(f"making a table of {size.rows:,} rows in {size.files} files")
             make_table(source, size, vectors=vectors)
@@ -52,13 +53,13 @@ def _compare(
     found: dict[str, list[Result]] = {name: [] for name in names}
     with ExitStack() as stack:
         workers = {name: stack.enter_context(_worker(name, size)) for name in names}
-        for number in range(options.runs + 1):
+        for number in range(1 - options.warm_ups, options.runs + 1):
             for name in names[:: 1 if number % 2 else -1]:
-                say(f"{task}: {f'run {number}' if number else 'warming up'}: {name}")
+                say(f"{task}: {f'run {number}' if number > 0 else 'warming up'}: {name}")
                 source = sources[CONTENDERS[name].vectors]
                 place = source.parent / f"{task}-{names.index(name)}-{number}"
                 result = _asked(workers[name], task, source, place)
-                found[name] += [result] if number else []
+                found[name] += [result] if number > 0 else []
     return found
 
 
@@ -134,6 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--files", type=int, default=200)
     parser.add_argument("--runs", type=int, default=5, help="that are counted, of each contender")
+    parser.add_argument("--warm-ups", type=int, default=1, help="that are not counted")
     parser.add_argument("--only", type=choices(TASKS), default=TASKS, help=", ".join(TASKS))
     parser.add_argument(
         "--contenders",
