@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 from retention.api.audit import Audit
 from retention.api.catalog_names import directory_of_table
 from retention.api.maintenance import Maintenance
+from retention.api.pausing import Pausing
 from retention.api.public import Public
 from retention.api.run_history import RunHistory
 from retention.api.table_passes import TablePasses
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 
 
 @checked_class
-class Warehouse(Public, Maintenance, RunHistory, TablePasses, Audit, WarehousePicture):
+class Warehouse(Public, Maintenance, Pausing, RunHistory, TablePasses, Audit, WarehousePicture):
     """The streams under one directory or object-store prefix, and their configuration."""
 
     def __init__(

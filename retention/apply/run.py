@@ -24,7 +24,7 @@ from retention.apply.guards import (
 from retention.apply.recover import settle_interrupted
 from retention.apply.seal import check_whole, seal_aged
 from retention.context.context import OpenedStream
-from retention.context.maintenance import maintaining
+from retention.context.maintenance import removing
 from retention.context.ownership import refuse_other_owner
 from retention.core.labels import labelled, on_stream
 from retention.core.removal_guards import NO_GUARDS
@@ -69,7 +69,7 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
     if not opened.store.exists():
         plan = plan_pass(opened, as_of_ns, engines).plan
         return report_of(opened, plan, history.name_run(started), Work(), started)
-    with maintaining(opened):
+    with removing(opened):
         settle_interrupted(opened, history)
         if (answer := spent_answer(opened, history, guards.approved, as_of_ns)) is not None:
             return answer
@@ -128,7 +128,7 @@ def remove_now(opened: OpenedStream, request: Request, engines: Engines) -> RunR
     started = opened.clock()
     history = history_of(opened.warehouse, opened.name)
     check_allowed(opened, request)
-    with maintaining(opened):
+    with removing(opened):
         settle_interrupted(opened, history)
         check_update(opened, history)
         decide = partial(plan_removal, opened, request, engines)
@@ -176,7 +176,7 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
     if plan.is_empty and not opened.store.exists():
         _check(opened, history, plan, guards)
         return report_of(opened, plan, history.name_run(started), Work(), started)
-    with maintaining(opened):
+    with removing(opened):
         settle_interrupted(opened, history)
         check_update(opened, history)
         existed = opened.store.exists()

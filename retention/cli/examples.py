@@ -51,6 +51,8 @@ EXAMPLES: dict[str, tuple[str, tuple[int, ...]]] = {
     "repair place": ("repair place ORDERS --yes", _CHANGE),
     "compact": ("compact ORDERS --max-time 10m --yes", _CHANGE_ALL),
     "reclaim": ("reclaim ORDERS --yes", _CHANGE_ALL),
+    "pause": ("pause ORDERS --reason 'wrong limit, incident 41'", _CHANGE),
+    "resume": ("resume ORDERS --reason 'limit corrected'", _CHANGE),
     "explain": ("explain ORDERS 1041 --as-of 2026-11-20", _LOOK),
     "messages": ("messages ORDERS --subject 'orders.*' --last 10", _LOOK),
     "view": ("view ORDERS --json total:double", (0, 2, 4, 6)),

@@ -17,6 +17,7 @@ from retention.cli import (  # noqa: F401  (each adds its commands)
     mirroring,
     offsets,
     packaging,
+    pausing,
     planning,
     reclaiming,
     removing,

@@ -1,4 +1,4 @@
-"""The maintenance lease of an opened stream: only its holder changes stored data."""
+"""The maintenance lease of an opened stream: only its holder changes stored data, and removes unless that is paused."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from retention.context.context import OpenedStream
 from retention.context.ownership import note_owner
 from retention.stores.lease import lease
+from retention.stores.pauses import refuse_paused
 
 
 @contextmanager
@@ -28,3 +29,16 @@ def maintaining(opened: OpenedStream, *, at_least_s: float = 0.0) -> Iterator[No
     with lease(opened.root, "maintenance", opened.clock, wait_s=wait_s):
         yield
         note_owner(opened)
+
+
+@contextmanager
+def removing(opened: OpenedStream, *, at_least_s: float = 0.0) -> Iterator[None]:
+    """Hold the maintenance lease, as `maintaining`, for a block that removes messages or deletes removed files.
+
+    Raises:
+        RefusedError: as `maintaining`; or a person has paused removals.
+        BusyError, DamagedError, StorageError: as `maintaining` and `stores.pauses.refuse_paused`.
+    """
+    with maintaining(opened, at_least_s=at_least_s):
+        refuse_paused(opened.warehouse, opened.root, opened.name)
+        yield

@@ -11,7 +11,7 @@ from retention.apply.guards import check_update
 from retention.apply.recorded_run import recorded_run
 from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
-from retention.context.maintenance import maintaining
+from retention.context.maintenance import removing
 from retention.engines.select import Engines
 from retention.history.kinds import RolledUp
 from retention.history.runs import history_of
@@ -38,7 +38,7 @@ def recorded_removal(opened: OpenedStream) -> Iterator[str]:
         RefusedError: a server would refuse the changed configuration for the stream.
     """
     history = history_of(opened.warehouse, opened.name)
-    with maintaining(opened, at_least_s=MAINTENANCE_WAIT_S):
+    with removing(opened, at_least_s=MAINTENANCE_WAIT_S):
         settle_interrupted(opened, history)
         check_update(opened, history)
         yield history.name_run(opened.clock())

@@ -16,6 +16,7 @@ from retention.core.units import DAY, SECOND
 from retention.inspect.lag import look
 from retention.ports import Snapshot, VersionToken
 from retention.rules.acting import acting_rules
+from retention.stores.pauses import pause_of
 from retention.stores.sidecar.kept_measures import KeptMeasures, keep_measures, recall_measures
 from retention.tables.bounded_files import set_limits
 from retention.tables.opened import OpenedTable
@@ -44,6 +45,8 @@ class Measures:
     """The time since the oldest dead file on the disk died; 0 without dead files."""
     rules: Sequence[str]
     """The rules by which passes may remove messages."""
+    is_paused: bool
+    """Whether a person has paused removals."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ class TableMeasures:
     files: int
     rules: Sequence[str]
     """The limits by which passes may remove rows."""
+    is_paused: bool
+    """Whether a person has paused removals."""
 
 
 def measure_table(opened: OpenedTable, as_of_ns: int) -> TableMeasures:
@@ -68,7 +73,8 @@ def measure_table(opened: OpenedTable, as_of_ns: int) -> TableMeasures:
     """
     state = state_of_table(opened, as_of_ns)
     lag = None if state.due is None else state.behind_ns(as_of_ns) / SECOND
-    return TableMeasures(lag, state.rows, state.bytes, state.files, set_limits(opened.policy))
+    rules, is_paused = set_limits(opened.policy), state.paused is not None
+    return TableMeasures(lag, state.rows, state.bytes, state.files, rules, is_paused)
 
 
 def measure(opened: OpenedStream, as_of_ns: int) -> Measures:
@@ -131,4 +137,5 @@ def _measures(
         measured.bytes,
         0.0 if dead.oldest_ns is None else max(as_of_ns - dead.oldest_ns, 0) / SECOND,
         acting_rules(opened.config.policy()),
+        pause_of(opened.warehouse, opened.root, opened.name) is not None,
     )

@@ -32,6 +32,7 @@ from retention.planners.probe import UnopenedRows
 from retention.planners.retention import decide
 from retention.planners.topic import plan_topic_table
 from retention.schemas.files import FILE_STATS
+from retention.stores.pauses import Pause, pause_of
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,8 @@ class State:
     """The other configuration that owns the stream, so that its policy is unknown here; None: no other."""
     overdue: Overdue | None = None
     """Kept messages older than `max_age`; None: no such messages, or consumers release messages first."""
+    paused: Pause | None = None
+    """The pause that a person has placed on removals; None: there is none."""
 
     def as_json(self) -> JsonObject:
         """The state as JSON values, with the keys of the command contract."""
@@ -102,9 +105,11 @@ class State:
         del numbers["forecast"], numbers["ahead"]
         if self.ahead:
             numbers["ahead_of_clock"] = [stamped.as_json() for stamped in self.ahead]
-        for name in ("overdue", "dropped", "owner", "unlisted"):
+        for name in ("overdue", "dropped", "owner", "unlisted", "paused"):
             if not numbers[name]:
                 del numbers[name]
+        if self.paused is not None:
+            numbers["paused"] = self.paused.as_json()
         return numbers | (numbers.pop("topic") or {}) | self.forecast.as_json()
 
 
@@ -120,6 +125,7 @@ def state_of(opened: OpenedStream, as_of_ns: int) -> State:
         _state_of(opened, as_of_ns),
         unlisted=is_unlisted(opened),
         owner=None if other is None else str(other),
+        paused=pause_of(opened.warehouse, opened.root, opened.name),
     )
 
 

@@ -32,6 +32,8 @@ class Step(StrEnum):
     """The topic's directory records its settings from creation or the latest update."""
     OWNER_NOTED = "owner.noted"
     """The stream's directory records the configuration that last listed it."""
+    PAUSE_RECORDED = "pause.recorded"
+    """A record pauses removals, or allows them again."""
     PLACE_LINKED = "create.place-linked"
     """`messages` links to a directory without percent signs (Delta)."""
     TABLE_MADE = "create.table-made"

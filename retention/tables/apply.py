@@ -25,7 +25,7 @@ from retention.tables.permits import (
 )
 from retention.tables.plan import FileRemovals, TablePlan
 from retention.tables.planning import plan_table
-from retention.tables.recorded import commit_recorded, maintained, settle_interrupted
+from retention.tables.recorded import commit_recorded, removing, settle_interrupted
 from retention.tables.records import write_changes
 from retention.tables.redefined import refuse_stale_columns
 from retention.tables.report import TableReport
@@ -82,14 +82,15 @@ def apply_plan(
         step: called after each file.
 
     Raises:
-        RefusedError: the table, or the plan's instant, is refused; a guard refuses, or an approval is missing.
+        RefusedError: the table, or the plan's instant, is refused; a guard refuses, an approval is missing, or a person
+            has paused removals.
         StalePlanError: another table is there, its configuration has changed, or a file of the plan is gone or has
             another vector.
         BusyError, CommitUnknownError, DamagedError, VerificationError, StorageError: nothing was changed, or it is
             unknown (the next run finds out).
     """
     started = time.monotonic()
-    with maintained(table):
+    with removing(table):
         if (answer := settled_answer(table, plan.as_of_ns, guards)) is not None:
             return answer
         check_plan(table, plan, guards)

@@ -12,7 +12,7 @@ from retention.history.record import DONE
 from retention.tables.access import access_of
 from retention.tables.dead_files import DeadFiles, amount_of
 from retention.tables.opened import OpenedTable
-from retention.tables.recorded import maintained
+from retention.tables.recorded import removing
 from retention.tables.spent import forget, records_of, spent_of
 
 _REMOVED = "removed"
@@ -65,11 +65,12 @@ def reclaim_table(table: OpenedTable) -> TableReclaim:
 
     Raises:
         BusyError: another run is in progress.
+        RefusedError: a person has paused removals.
         UsageError: there is no table.
         DamagedError, StorageError: the log, or the record of a run, cannot be read.
     """
     access = access_of(table)
-    with maintained(table):
+    with removing(table):
         dead = access.dead_files(table)
         spent, run = _spent(table, dead), None
         report = _report(table, dead, spent)

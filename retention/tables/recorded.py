@@ -16,6 +16,7 @@ from retention.history.kinds import TableReclaimed, TableRun
 from retention.history.record import ABANDONED, DONE, Basis
 from retention.storage.signals import uninterrupted
 from retention.stores.lease import lease
+from retention.stores.pauses import refuse_paused
 from retention.tables.access import access_of
 from retention.tables.evidence import forget_evidence
 from retention.tables.opened import OpenedTable
@@ -46,6 +47,19 @@ def maintained(table: OpenedTable) -> Iterator[None]:
     """
     with lease(table.home, "maintenance", table.clock, wait_s=table.wait_s):
         settle(table)
+        yield
+
+
+@contextmanager
+def removing(table: OpenedTable) -> Iterator[None]:
+    """Hold the table's maintenance lease, as `maintained`, in a block that removes rows or deletes removed files.
+
+    Raises:
+        RefusedError: as `maintained`; or a person has paused removals.
+        BusyError, DamagedError, StorageError: as `maintained` and `stores.pauses.refuse_paused`.
+    """
+    with maintained(table):
+        refuse_paused(table.warehouse, table.home, table.name)
         yield
 
 

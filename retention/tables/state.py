@@ -10,6 +10,7 @@ from retention.core.json_object import JsonObject
 from retention.delta.features import refusal
 from retention.delta.snapshot import DeltaSnapshot
 from retention.plan.estimate_ranges import Bounds
+from retention.stores.pauses import Pause, pause_of
 from retention.tables.access import access_of
 from retention.tables.bounded_files import (
     BoundedFiles,
@@ -45,6 +46,8 @@ class TableState:
     last_ts_ns: int | None
     ahead: TableForecast
     """The amounts due and their times."""
+    paused: Pause | None = None
+    """The pause that a person has placed on removals; None: there is none."""
 
     def behind_ns(self, as_of_ns: int) -> int:
         """The time by which the table is behind its limits at an instant, nanoseconds; 0: it is not."""
@@ -54,6 +57,8 @@ class TableState:
         """The state as JSON values."""
         numbers = {**vars(self), "due": self.due and self.due.as_json()}
         ahead = numbers.pop("ahead")
+        if (paused := numbers.pop("paused")) is not None:
+            numbers["paused"] = paused.as_json()
         return numbers | asdict(ahead) | {"forecast": [asdict(due) for due in ahead.forecast]}
 
 
@@ -89,6 +94,7 @@ def state_of_table(table: OpenedTable, as_of_ns: int) -> TableState:
         table.format,
         *((None, None) if bounded is None else bounded.first_and_last()),
         TableForecast() if bounded is None else bounded.forecast(as_of_ns),
+        pause_of(table.warehouse, table.home, table.name),
     )
 
 

@@ -45,6 +45,7 @@ HELP: Mapping[str, str] = {
     "retention_stream_bytes": "Bytes of the messages in the stream, as the broker counts them.",
     _UNLISTED: "Whether no configuration lists the stream any more (1), so that nothing is removed, or one does (0).",
     "retention_stream_lag_seconds": "How long the stream has been behind its policy, after the run.",
+    "retention_stream_paused": "Whether a person has paused removals from the stream (1) or not (0).",
     "retention_stream_small_files": "Files that a compaction would merge.",
     "retention_stream_dead_bytes": "Bytes of dead files on disk: due for a reclaim, or waiting for the grace to end.",
     "retention_stream_oldest_dead_age_seconds": "How long the oldest dead file has been dead; 0 without dead files.",
@@ -58,6 +59,7 @@ HELP: Mapping[str, str] = {
     "retention_table_removed_rows_total": "Rows that runs removed, by limit.",
     "retention_table_removed_bytes_total": "Bytes of the whole files that runs removed.",
     "retention_table_reclaimed_bytes_total": "Bytes of removed files that reclaims deleted.",
+    "retention_table_paused": "Whether a person has paused removals from the table (1) or not (0).",
     "retention_table_rows": "Rows of the table after the run.",
     "retention_table_bytes": "Bytes of the table's files.",
     "retention_table_files": "Files of the table.",
@@ -202,6 +204,7 @@ def _of_measures(measures: Measures) -> Iterator[tuple[str, str, float]]:
     """The samples of a stream's measures: a metric, its state, if it is of one, and its value."""
     if measures.lag_seconds is not None:
         yield "lag_seconds", "", measures.lag_seconds
+    yield "paused", "", measures.is_paused
     yield "messages", "", measures.messages
     yield "bytes", "", measures.bytes
     yield "small_files", "", measures.small_files
@@ -214,6 +217,7 @@ def _of_table(measures: TableMeasures) -> Iterator[tuple[str, str, float]]:
     """The samples of a table's measures, as `_of_measures`."""
     if measures.lag_seconds is not None:
         yield "lag_seconds", "", measures.lag_seconds
+    yield "paused", "", measures.is_paused
     for name in ("rows", "bytes", "files"):
         yield name, "", getattr(measures, name)
 

@@ -19,6 +19,7 @@ from retention.views.text_dropped import dropped_clause, dropped_text
 from retention.views.text_forecast import due_text, plan_due_text
 from retention.views.text_guards import guards_text, lowered_text, passed_guards_text
 from retention.views.text_overdue import overdue_text
+from retention.views.text_pause import pause_clause
 from retention.views.text_protected import protected_text
 from retention.views.text_topic import topic_text
 from retention.views.wording import bounds_text, brief_duration, brief_instant, counted_bounds
@@ -227,6 +228,12 @@ def lag_text(state: State) -> str:
         return f"kept by {state.owner}"
     if state.unlisted:
         return "not listed: nothing is removed"
+    if state.paused is not None:
+        return f"{pause_clause(state.paused)}: {_lag_clause(state)}"
+    return _lag_clause(state)
+
+
+def _lag_clause(state: State) -> str:
     if state.lag is None:
         return "a consumer contradicts itself: the next pass is refused and names it"
     if not state.lag.messages:

@@ -11,6 +11,7 @@ from retention.core.units import format_size
 from retention.core.wording import counted
 from retention.plan.estimate_ranges import Bounds
 from retention.views.text_guards import guards_text, passed_guards_text
+from retention.views.text_pause import pause_clause
 from retention.views.wording import bounds_text, brief_duration, brief_instant
 
 if TYPE_CHECKING:
@@ -98,7 +99,12 @@ def _due_rows(due: TableDue) -> str:
 
 
 def table_lag_text(state: TableState) -> str:
-    """The clause for the lag of a table behind its limits, as far as its log tells."""
+    """The clause for a pause of its removals, and for its lag behind its limits, as far as its log tells."""
+    paused = "" if state.paused is None else f"{pause_clause(state.paused)}: "
+    return f"{paused}{_lag_clause(state)}"
+
+
+def _lag_clause(state: TableState) -> str:
     if state.due is None:
         return "nothing may be removed: `retention plan` says why"
     if not state.due.upper:

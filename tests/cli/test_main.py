@@ -38,6 +38,8 @@ COMMANDS = [
         "repair",
         "compact",
         "reclaim",
+        "pause",
+        "resume",
         "explain",
         "messages",
         "view",

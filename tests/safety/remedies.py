@@ -83,6 +83,13 @@ KINDS = {
         r"takes out one that is named",
         (_FILES, f"{_OWN}a_foreign_file_is_taken_out_of_a_delta_table_as_told"),
     ),
+    "end or replace a pause": Kind(
+        r"command\('(pause|resume)', ",
+        (
+            "retention/api/test_pausing.py::test_a_removal_is_refused_until_resumed",
+            "retention/api/test_pausing.py::test_nothing_is_removed_while_a_record_cannot_be_read",
+        ),
+    ),
     "repair foreign": Kind(
         r"repair foreign|_remedy\(layout, unfit\)|take it away|take the file away|write it without those columns",
         (f"{_OWN}a_foreign_file_is_moved_aside_as_told",),

@@ -13,7 +13,7 @@ from retention.apply.reclaim.report import Amount, ReclaimReport
 from retention.apply.reclaim.survey import dead_files
 from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream, has_table
-from retention.context.maintenance import maintaining
+from retention.context.maintenance import removing
 from retention.context.ownership import refuse_other_owner
 from retention.core.reclaim import DeadFile, Hindrance, Reason
 from retention.history.runs import history_of
@@ -68,7 +68,7 @@ def reclaim_leftovers(opened: OpenedStream) -> ReclaimReport:
     refuse_other_owner(opened)
     history = history_of(opened.warehouse, opened.name)
     layout = opened.layout
-    with maintaining(opened):
+    with removing(opened):
         settle_interrupted(opened, history)
         now_ns = agreed_now(layout, opened.clock())
         dead_files(opened).settle()

@@ -19,7 +19,7 @@ from retention.apply.reclaim.survey import Survey, dead_files, survey
 from retention.apply.recover import settle_interrupted
 from retention.apply.undo_records import kept_runs
 from retention.context.context import OpenedStream, has_table
-from retention.context.maintenance import maintaining
+from retention.context.maintenance import removing
 from retention.context.ownership import refuse_other_owner
 from retention.core.reclaim import DeadFile
 from retention.core.units import INT64_MAX
@@ -75,7 +75,7 @@ def reclaim_now(opened: OpenedStream) -> ReclaimReport:
     refuse_other_owner(opened)
     history = history_of(opened.warehouse, opened.name)
     layout = opened.layout
-    with maintaining(opened):
+    with removing(opened):
         settle_interrupted(opened, history)
         now_ns = agreed_now(layout, opened.clock())
         dead_files(opened).settle()

@@ -52,6 +52,7 @@ GOOD: dict[str, Any] = {
     "target": "/nowhere/at/all",
     "directory": "/nowhere/at/all",
     "plans": [],
+    "reason": "x",
     "lines": [],
     "frame": [],
     "writer": "w",
