@@ -150,7 +150,7 @@ def _default(value: dict[str, Any]) -> str:
 def _number(default: int, form: str) -> str:
     """A default that is a number, in the form of its key."""
     if "server_default" in form:
-        return form.split(",")[0] if default == UNLIMITED else "server_default"
+        return form.split(",", maxsplit=1)[0] if default == UNLIMITED else "server_default"
     if "duration" in form:
         nothing = "off" if "or off" in form else "0"
         return format_duration(default) if default else nothing
