@@ -62,6 +62,8 @@ pictures: setup  ## Draw the pictures of docs/pictures anew
 	@$(BIN)/python -m scripts.pictures
 	@$(BIN)/python -m scripts.rule_pictures
 
-docs: setup  ## Write anew what documents take from code: outputs on the pages, the published schemas
+docs: setup  ## Write anew what documents take from code (outputs, the reference, schemas), and build the site into site/
 	$(BIN)/python -m retention.views.json_schemas schemas/json
+	$(BIN)/python -m scripts.reference
 	ACCEPT=1 $(BIN)/pytest tests/docs/test_readme.py tests/docs/test_operating.py tests/docs/test_ingest.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build

@@ -80,39 +80,18 @@ class ConfigFile(ConfigMapping):
 
     model_config = ConfigDict(title="retention.yaml")
 
-    warehouse: Location = Field(
-        default=".", description="a directory, relative to this file, or s3://bucket/prefix"
-    )
-    defaults: StorageSettings = Field(
-        default=StorageSettings(), description="for every stream without its own value"
-    )
-    server_defaults: ServerDefaults = Field(
-        default=ServerDefaults(),
-        description="of Iggy's server, for topics without their own value",
-    )
+    warehouse: Location = "."
+    defaults: StorageSettings = StorageSettings()
+    server_defaults: ServerDefaults = ServerDefaults()
     owner: str | None = Field(
-        default=None,
-        min_length=1,
-        max_length=255,
-        pattern=r"^[^\x00-\x1f\x7f]+$",
-        description="the name by which this file owns its streams, at any location; by default its host and path",
+        default=None, min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f]+$"
     )
-    unlisted: UnlistedAction = Field(
-        default="warn",
-        description="for streams that no file lists any more: say nothing, name them, or end with 4",
-    )
-    groups: dict[str, Any] = Field(
-        default={},
-        description="settings by name, for the streams, topics and tables that say `group:`",
-    )
+    unlisted: UnlistedAction = "warn"
+    groups: dict[str, Any] = Field(default={})
     streams: tuple[StreamConfig | StreamInfo, ...] = ()
-    buckets: tuple[BucketConfig, ...] = Field(
-        default=(), description="key-value buckets, each a stream called KV_ and its name"
-    )
+    buckets: tuple[BucketConfig, ...] = ()
     topics: tuple[TopicConfig, ...] = ()
-    tables: tuple[TableConfig, ...] = Field(
-        default=(), description="tables of other owners, whose rows are removed where they are"
-    )
+    tables: tuple[TableConfig, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,6 @@ from retention.config.types import (
 )
 from retention.core.policy import Discard, Expiry, Retention, Unmatched
 
-_WITHOUT_EFFECT = {
-    "const": 0,
-    "description": "of earlier builds: it has no effect, delete the line",
-}
-
 
 class StreamFields(StorageSettings, Selected, DescriptiveFields):
     """A stream's configuration, field by field.
@@ -86,6 +81,6 @@ class StreamFields(StorageSettings, Selected, DescriptiveFields):
     exclusive: Flag = False
     quiet: Flag = False
     unmatched: Unmatched = "keep"
-    release_share: Annotated[Share, WithJsonSchema(_WITHOUT_EFFECT)] = 0
+    release_share: Annotated[Share, WithJsonSchema({"const": 0})] = 0
     hold_for_consumers: ConsumerHold | None = None
     consumers: tuple[ConsumerConfig, ...] = ()

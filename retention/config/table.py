@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
 from retention.config.checks.table import table_refusals
 from retention.config.keeping import RunSettings, Selected
@@ -46,12 +46,8 @@ class _Limits(ConfigMapping):
 class RowPolicyConfig(_Limits):
     """Limits for the rows that have certain values; they replace the table's, one by one."""
 
-    where: dict[str, Values] = Field(
-        description="column → the values, one of which a row has in it; every column must match"
-    )
-    expires_at: Switch = Field(
-        default=True, description="off: these rows stay after the instant in their column"
-    )
+    where: dict[str, Values]
+    expires_at: Switch = True
 
     @field_validator("where", mode="before")
     @classmethod
@@ -83,9 +79,7 @@ class TableConfig(_Limits, RunSettings, Selected):
     """A table of another owner, whose rows are removed where they are; durations nanoseconds, sizes bytes."""
 
     name: str
-    location: TableLocation = Field(
-        description="a directory, relative to this file, s3://bucket/prefix, or catalog.schema.table"
-    )
+    location: TableLocation
     format: TableFormat = "delta"
     time: Column | None = None
     """The time of a row."""

@@ -67,17 +67,6 @@ def test_there_are_worked_examples_of_every_rule() -> None:
     assert told == {"kept", *(f"removed: {rule}" for rule in rules)}
 
 
-def test_links_between_pages_lead_somewhere() -> None:
-    pages = [*DOCS.rglob("*.md"), DOCS.parent / "README.md"]
-    dead = [
-        f"{page.name}: {target}"
-        for page in pages
-        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
-        if not (page.parent / target).exists()
-    ]
-    assert not dead
-
-
 def test_files_that_pages_name_exist() -> None:
     root = DOCS.parent
     named = re.compile(r"`((?:tests|retention|schemas|jobs|notebooks|scripts)/[\w/.]+)`")
