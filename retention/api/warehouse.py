@@ -13,6 +13,7 @@ from retention.api.audit import Audit
 from retention.api.catalog_names import directory_of_table
 from retention.api.maintenance import Maintenance
 from retention.api.public import Public
+from retention.api.reports import Reports
 from retention.api.run_history import RunHistory
 from retention.api.table_passes import TablePasses
 from retention.api.warehouse_picture import WarehousePicture
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
 
 
 @checked_class
-class Warehouse(Public, Maintenance, RunHistory, TablePasses, Audit, WarehousePicture):
+class Warehouse(Public, Maintenance, RunHistory, TablePasses, Audit, WarehousePicture, Reports):
     """The streams under one directory or object-store prefix, and their configuration."""
 
     def __init__(

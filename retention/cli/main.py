@@ -21,6 +21,7 @@ from retention.cli import (  # noqa: F401  (each adds its commands)
     reclaiming,
     removing,
     repairing,
+    reporting,
     restoring,
     runs,
     sandbox,

@@ -46,7 +46,7 @@ COMMANDS = [
         "offset",
         "kv",
     ),
-    *("stats", "history", "doctor", "effective", "package", "airflow"),
+    *("stats", "history", "report", "doctor", "effective", "package", "airflow"),
 ]
 NOT_BUILT = ("verify", "replay", "iggy")
 
