@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from retention.api.repairs import Instant
     from retention.api.table import Table
-    from retention.inspect.log_report import LogReport, Overview
+    from retention.inspect.log_report import AnyState, LogReport, Overview
     from retention.plan.simulation import Simulation
     from retention.plots.charts import Chart
     from retention.views.notebook_report import ShownWarehouseReport
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 
 MOST_SECTIONS = 20
 """The streams and tables that a report has in detail; the most urgent ones."""
+
+_DUE_AT = ("now", *(f"now+{days}d" for days in (1, 3, 7, 14, 21, 30)))
+"""The instants of the picture of dues."""
+_SIMULATED_SUBJECTS = 200_000
+"""A stream with more subjects has no picture of dues: their counts are read once for each instant."""
 
 
 @checked_class
@@ -120,7 +125,7 @@ class Reports(StreamSelection):
         is_log = report.overview.kind != "table"
         stored = stored_now(self._known(name)) if is_log and report.state is not None else None
         yield history_chart(name, [run.record for run in report.runs], stored, noun)
-        if report.state is not None and report.overview.amount:
+        if report.overview.amount and _is_simulated(report.state):
             yield due_chart(self._dues(name, as_of_ns, is_log=is_log))
         if report.consumers:
             held = None if report.plan is None else report.plan.held
@@ -130,13 +135,17 @@ class Reports(StreamSelection):
         """The passes of the next 30 days, if nothing is stored meanwhile."""
         from retention.inspect.simulation import simulate
         from retention.plan.simulation import simulation_request
-        from retention.plots.simulation import DUE_AT
 
         if not is_log:
-            return self.table(name).simulate(at=DUE_AT, as_of=as_of_ns)
-        request = simulation_request(None, {}, DUE_AT, as_of_ns, "none", exact=False)
+            return self.table(name).simulate(at=_DUE_AT, as_of=as_of_ns)
+        request = simulation_request(None, {}, _DUE_AT, as_of_ns, "none", exact=False)
         with Engines("local") as engines:
             return simulate(self._known(name), engines, request)
+
+
+def _is_simulated(state: AnyState | None) -> bool:
+    subjects = getattr(state, "num_subjects", 0)
+    return state is not None and subjects <= _SIMULATED_SUBJECTS
 
 
 def _overview(outcome: Outcome[Overview]) -> Overview:

@@ -57,11 +57,13 @@ def basis_of_table(table: OpenedTable, run: str) -> RunBasis:
     return _basis(table.history, run, [location_of(table, run), evidence_location(table, run)], [])
 
 
-def _basis(history: History, run: str, own: Iterable[str], otherwise: Iterable[str]) -> RunBasis:
-    """The records of a run, with those of `otherwise` if none of `own` is there."""
+def _basis(
+    history: History, run: str, recorded: Iterable[str], otherwise: Iterable[str]
+) -> RunBasis:
+    """The records of a run, with those of `otherwise` if none of `recorded` is there."""
     record = history.done(run) or history.begun(run)
     digests = [*_digests(history.begun_location(run), history.done_location(run))]
-    digests += [*_digests(*own)] or [*_digests(*otherwise)]
+    digests += [*_digests(*recorded)] or [*_digests(*otherwise)]
     return RunBasis(None if record is None else record.policy, tuple(digests))
 
 
