@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from retention.api.repairs import Instant
     from retention.api.table import Table
     from retention.inspect.history_export import Period
+    from retention.inspect.run_basis import RunBasis
 
 
 @checked_class
@@ -107,6 +108,19 @@ class Audit(StreamSelection):
         period = self._period(since, until)
         tables = [self.table(name).opened for name in (self.tables() if names is None else names)]
         return (runs for opened in tables for runs in exported_table_runs(opened, period))
+
+    def basis_of_run(self, name: str, run: str) -> RunBasis:
+        """The records on which the account of a run of a stream or table rests, with their digests.
+
+        Raises:
+            UsageError: there is no such stream.
+            DamagedError: a record differs from what was written.
+        """
+        from retention.inspect.run_basis import basis_of, basis_of_table
+
+        if name in self.tables():
+            return basis_of_table(self.table(name).opened, run)
+        return basis_of(self._known(name), run)
 
     def _period(self, since: Instant, until: Instant) -> Period:
         from retention.inspect.history_export import Period

@@ -55,7 +55,7 @@ class LogPictures:
             UsageError: matplotlib is not installed here.
         """
         records = list(history_of(self.opened.warehouse, self.opened.name).outcomes())
-        return draw(history_chart(self.opened.name, records, _stored_now(self.opened), "message"))
+        return draw(history_chart(self.opened.name, records, stored_now(self.opened), "message"))
 
 
 def plot_plan(opened: OpenedStream, plan: Plan) -> Picture:
@@ -99,12 +99,13 @@ def _files_of(opened: OpenedStream, plan: Plan) -> pa.Table:
     return opened.store.inventory(snapshot).files
 
 
-def _stored_now(opened: OpenedStream) -> StoredNow | None:
+def stored_now(opened: OpenedStream) -> StoredNow | None:
     """The contents of a stream; None: it has no table."""
     if not opened.store.exists():
         return None
     inventory = opened.store.inventory(opened.store.snapshot())
-    messages = pc.sum(inventory.files["messages"], min_count=0).as_py()
-    return StoredNow(
-        messages, inventory.counters.next_seq, opened.clock(), inventory.counters.epoch
+    messages, size = (
+        pc.sum(inventory.files[name], min_count=0).as_py() for name in ("messages", "bytes")
     )
+    counters = inventory.counters
+    return StoredNow(messages, size, counters.next_seq, opened.clock(), counters.epoch)

@@ -235,7 +235,7 @@ class Table(Public):
         return RunRecords(record.as_json() for record in self.runs())
 
     def plot_history(self) -> Picture:
-        """Draw the rows that its runs removed, by limit; undone runs are marked.
+        """Draw the rows and bytes after each run, and those that runs removed, by limit; undone runs are marked.
 
         Raises:
             UsageError: matplotlib is not installed here.

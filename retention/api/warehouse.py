@@ -14,6 +14,7 @@ from retention.api.catalog_names import directory_of_table
 from retention.api.maintenance import Maintenance
 from retention.api.pausing import Pausing
 from retention.api.public import Public
+from retention.api.reports import Reports
 from retention.api.run_history import RunHistory
 from retention.api.table_passes import TablePasses
 from retention.api.warehouse_picture import WarehousePicture
@@ -61,7 +62,9 @@ if TYPE_CHECKING:
 
 
 @checked_class
-class Warehouse(Public, Maintenance, Pausing, RunHistory, TablePasses, Audit, WarehousePicture):
+class Warehouse(
+    Public, Maintenance, Pausing, RunHistory, TablePasses, Audit, WarehousePicture, Reports
+):
     """The streams under one directory or object-store prefix, and their configuration."""
 
     def __init__(

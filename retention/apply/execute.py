@@ -10,7 +10,7 @@ from retention.apply.erase import erase
 from retention.apply.guards import Guards
 from retention.apply.keep_ids import keep_ids_of
 from retention.apply.permits import permit_of
-from retention.apply.plan_record import intent_of, outcome_of, sequences_after
+from retention.apply.plan_record import intent_of, kept_after, outcome_of, sequences_after
 from retention.apply.preconditions import check_pins
 from retention.apply.recorded_run import Change, RecordedRun, recorded_run
 from retention.apply.stage import Additions, stage_additions
@@ -98,6 +98,7 @@ def carry_out(
             spark_application=engines.application(),
             approval=permit.approval,
             reason=None if terms.guards is None else terms.guards.reason,
+            **kept_after(plan, prepared.change),
         )
         change = _change(opened, plan, prepared, epochs)
         change = replace(change, requirements=[*change.requirements, *permit.requirements])
@@ -157,7 +158,8 @@ def _recorded_alone(
     report = report_of(opened, plan, run, work, started)
     if opened.is_listed or plan.header.request is not None:
         intent = intent_of(planned, run, (plan.header.epoch, plan.header.epoch))
-        history.finish(outcome_of(history, intent, report))
+        outcome = outcome_of(history, intent, report).updated(**kept_after(plan, Change()))
+        history.finish(outcome)
     if planned.snapshot is not None:
         # Finish what a killed run left undone after its commit.
         opened.store.finish()

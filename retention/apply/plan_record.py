@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from retention.apply.kept_counts import kept_counts
+from retention.apply.recorded_run import Change
 from retention.datafile.segment_writer import PARTITION
 from retention.history.kinds import Applied, Dropped, PlannedRun, Requested
 from retention.history.record import ArchivedCopies, RecordedRequest, Segments
@@ -65,6 +67,14 @@ def outcome_of(history: History, intent: PlannedRun, report: RunReport) -> Plann
         return outcome
     latest = history.last_as_of_ns() or report.as_of_ns
     return outcome.updated(latest_as_of_ns=max(report.as_of_ns, latest))
+
+
+def kept_after(plan: Plan, change: Change) -> dict[str, int]:
+    """The messages and bytes that a plan keeps, as fields of the record; empty if it was made without reading files."""
+    stored, tail = plan.cause.files, plan.cause.tail
+    if not stored.num_rows and plan.header.segments.kept > tail.segments:
+        return {}
+    return kept_counts(stored, change, tail)
 
 
 def sequences_after(plan: Plan) -> dict[int, int]:

@@ -15,9 +15,11 @@ A dry run ends after step 4.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from retention.apply.kept_counts import kept_counts
 from retention.apply.recorded_run import Change, RecordedRun, recorded_run
 from retention.apply.recover import settle_interrupted
 from retention.apply.undo_conflicts import (
@@ -42,12 +44,12 @@ from retention.core.labels import on_stream
 from retention.core.table_requirements import AssertEpoch
 from retention.core.table_updates import SetDropped, set_epoch
 from retention.engines.select import Engines
-from retention.errors import RefusedError, UsageError
+from retention.errors import RefusedError, RetentionError, UsageError
 from retention.history.kinds import Dropped, NewerRun, SequencesRepaired, Undone
 from retention.history.record import UNKNOWN, RunRecord
 from retention.history.runs import History, history_of
 from retention.interest.commit_offsets import lower_watermarks
-from retention.ports import Snapshot
+from retention.ports import Snapshot, TailTotals
 from retention.rules import DELETE_SEGMENTS
 from retention.stores.row_tombstones import LAST_BUILD, tombstoned_paths
 
@@ -167,6 +169,9 @@ def _commit(plan: _UndoPlan, transaction: RecordedRun, change: Change) -> Undone
     )
     if plan.sources.is_rewritten:
         intent = intent.updated(rewritten=True)
+    with suppress(RetentionError):  # an undo needs no statistics of files that it does not touch
+        stored = undo.opened.store.inventory(undo.snapshot).files
+        intent = intent.updated(**kept_counts(stored, change, TailTotals()))
     return transaction.commit(
         intent,
         replace(

@@ -44,6 +44,7 @@ _ORDER = (
         "kv",
         "stats",
         "history",
+        "report",
         "doctor",
     ),
     *("effective", "package", "airflow"),

@@ -83,6 +83,7 @@ EXAMPLES: dict[str, tuple[str, tuple[int, ...]]] = {
     "kv purge-deletes": ("kv sessions purge-deletes --older-than 1d --yes", _CHANGE),
     "stats": ("stats clicks", _LOOK),
     "history": ("history ORDERS", _LOOK),
+    "report": ("report --html report.html", (0, 2, 5, 6)),
     "doctor": ("doctor ORDERS", (0, 2, 4, 6)),
     "effective": ("effective ORDERS", _LOOK),
     "package": ("package --venv environment.tar.gz", (0, 2)),

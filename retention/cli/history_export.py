@@ -1,18 +1,25 @@
-"""The command `history export`: runs, and the messages or rows that each removed, as CSV, JSON or Parquet."""
+"""The command `history export`: runs, and the messages or rows that each removed, as CSV, JSON, Parquet or a page."""
 
 from __future__ import annotations
 
+import hashlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from retention.cli.output import chosen_with_tables, say
 from retention.cli.settings import Settings
 from retention.core.units import format_instant
 from retention.errors import UsageError
+
+if TYPE_CHECKING:
+    from retention.api.warehouse import Warehouse
+
+_OF_BOTH = ("json", "html")
+"""The formats that have runs of streams and of tables together."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +41,13 @@ def export_history(
             chosen; or another file would be overwritten.
         DamagedError: a record or a file of evidence is damaged; then no file is written.
     """
-    from retention.schemas.history_export import HISTORY_EXPORT, TABLE_HISTORY_EXPORT
     from retention.storage.outputs import check_output
-    from retention.views.history_export import FILES, csv_lines, json_pieces, write_parquet
+    from retention.views.history_export import FILES, json_pieces
 
     if settings.format not in FILES:
-        raise UsageError("history export writes a table of runs: say --format csv, json or parquet")
+        raise UsageError(
+            "history export writes a table of runs: say --format csv, json, parquet or html"
+        )
     if bounds.output is None and settings.format == "parquet" and sys.stdout.isatty():
         raise UsageError("Parquet cannot be shown on a terminal: name a file with -o FILE")
     if bounds.output is not None:
@@ -48,30 +56,64 @@ def export_history(
     since, until = (
         None if at is None else warehouse.instant(at) for at in (bounds.since, bounds.until)
     )
-    streams, tables = chosen_with_tables(warehouse, names, tags, warehouse.streams())
-    if streams and tables and settings.format != "json":
-        listed = ", ".join(tables)
-        if names or tags:
-            raise UsageError(
-                f"streams and tables have different columns, and {settings.format} has one kind of rows: name either "
-                f"streams, or tables ({listed}), or say --format json"
-            )
-        say(f"without the runs on tables ({listed}): name them, or say --format json")
-        tables = []
-    runs = chain(
-        warehouse.history_tables(streams, since, until),
-        warehouse.table_history_tables(tables, since, until),
-    )
+    streams, tables = _chosen(settings, warehouse, names, tags)
+
+    def runs() -> Iterator[Any]:
+        return chain(
+            warehouse.history_tables(streams, since, until),
+            warehouse.table_history_tables(tables, since, until),
+        )
+
+    period = {"from": _written(since), "to": _written(until)}
     with _sink(settings, bounds) as sink:
-        if settings.format == "json":
-            period = {"from": _written(since), "to": _written(until)}
-            _write_text(sink, json_pieces(runs, period))
-            return
-        shape = TABLE_HISTORY_EXPORT if tables else HISTORY_EXPORT
-        if settings.format == "parquet":
-            write_parquet(sink, runs, shape)
+        if settings.format == "html":
+            _write_text(sink, _page(warehouse, runs, period))
+        elif settings.format == "json":
+            _write_text(sink, json_pieces(runs(), period))
         else:
-            _write_text(sink, (f"{line}\n" for line in csv_lines(runs, shape)))
+            _write_rows(settings, sink, runs(), of_tables=bool(tables))
+
+
+def _chosen(
+    settings: Settings, warehouse: Warehouse, names: list[str], tags: list[str] | None
+) -> tuple[list[str], list[str]]:
+    """The streams and tables of an export; of both kinds only in a format that has both."""
+    streams, tables = chosen_with_tables(warehouse, names, tags, warehouse.streams())
+    if not streams or not tables or settings.format in _OF_BOTH:
+        return streams, tables
+    listed = ", ".join(tables)
+    if names or tags:
+        raise UsageError(
+            f"streams and tables have different columns, and {settings.format} has one kind of rows: name either "
+            f"streams, or tables ({listed}), or say --format json or html"
+        )
+    say(f"without the runs on tables ({listed}): name them, or say --format json or html")
+    return streams, []
+
+
+def _write_rows(settings: Settings, sink: Any, runs: Iterator[Any], *, of_tables: bool) -> None:
+    """Write runs as rows, CSV or Parquet."""
+    from retention.schemas.history_export import HISTORY_EXPORT, TABLE_HISTORY_EXPORT
+    from retention.views.history_export import csv_lines, write_parquet
+
+    shape = TABLE_HISTORY_EXPORT if of_tables else HISTORY_EXPORT
+    if settings.format == "parquet":
+        write_parquet(sink, runs, shape)
+    else:
+        _write_text(sink, (f"{line}\n" for line in csv_lines(runs, shape)))
+
+
+def _page(
+    warehouse: Warehouse, runs: Callable[[], Iterator[Any]], period: dict[str, str | None]
+) -> Iterator[str]:
+    """The page of runs, with the digest of their JSON."""
+    from retention.views.evidence_page import evidence_page
+    from retention.views.history_export import json_pieces
+
+    digest = hashlib.sha256()
+    for piece in json_pieces(runs(), period):
+        digest.update(piece.encode())
+    return evidence_page(runs(), period, warehouse.basis_of_run, digest.hexdigest())
 
 
 def _written(instant: int | None) -> str | None:

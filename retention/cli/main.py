@@ -22,6 +22,7 @@ from retention.cli import (  # noqa: F401  (each adds its commands)
     reclaiming,
     removing,
     repairing,
+    reporting,
     restoring,
     runs,
     sandbox,

@@ -113,7 +113,7 @@ def _is_export(settings: Settings, names: list[str], bounds: ExportOptions) -> b
         return True
     if is_asked:
         raise UsageError(
-            "--from, --to, -o, --format csv and --format parquet belong to the export: write `retention history export`"
+            "--from, --to, -o, --format csv, parquet and html belong to the export: write `retention history export`"
         )
     return False
 
@@ -154,14 +154,15 @@ def _show_run_of_table(settings: Settings, table: Table, run: str, *, messages: 
     if settings.format != "table":
         put_json(settings, details.as_json(), [details.as_json()])
         return
+    from retention.inspect.run_summary import amount_of, kind_text
     from retention.views.table_explanation import evidence_text
 
-    rows, size = _amount(details.outcome)
+    rows, size = amount_of(details.outcome)
     unit = "row" if abs(rows) == 1 else "rows"
     amount = f"{rows:+,} {unit} ({format_size(size)})"
     put_report(
         [
-            f"{run}: {_what(details.outcome)}, table {table.name}, {amount}",
+            f"{run}: {kind_text(details.outcome)}, table {table.name}, {amount}",
             *(f"  {note}" for note in details.notes()),
             *([f"  {evidence_text(details.evidence)}"] if details.has_removed else []),
         ]
@@ -172,11 +173,13 @@ def _show_run_of_table(settings: Settings, table: Table, run: str, *, messages: 
 
 
 def _show_table(details: RunDetails) -> None:
+    from retention.inspect.run_summary import amount_of, kind_text
+
     outcome = details.outcome
-    messages, size = _amount(outcome)
+    messages, size = amount_of(outcome)
     put_report(
         [
-            f"{outcome.run}: {_what(outcome)}, stream {details.removal.opened.name}, {messages:+,} "
+            f"{outcome.run}: {kind_text(outcome)}, stream {details.removal.opened.name}, {messages:+,} "
             f"{'message' if abs(messages) == 1 else 'messages'} "
             f"({format_size(size)})",
             *(f"  {note}" for note in details.notes()),
@@ -214,44 +217,17 @@ def _message_lines(details: RunDetails) -> Iterator[str]:
 
 
 def _run_row(record: RunRecord) -> tuple[str, ...]:
+    from retention.inspect.run_summary import amount_of, kind_text
     from retention.views.wording import brief_instant
 
     rules = ", ".join(f"{rule} {number:,}" for rule, number in record.by_rule.items())
-    messages, size = _amount(record)
+    messages, size = amount_of(record)
     return (
         record.run,
         record.stream or "",
-        _what(record),
+        kind_text(record),
         brief_instant(record.as_of_ns),
         f"{messages:+,}" if messages else "0",
         format_size(size),
         rules,
     )
-
-
-def _what(record: RunRecord) -> str:
-    """The kind of a run and, unless it is done, its status."""
-    from retention.history.kinds import Repaired, TableUndone, Undone
-
-    what = record.kind.removesuffix("_table")
-    if isinstance(record, Repaired):
-        what = f"repair {record.repair}"
-    elif isinstance(record, Undone | TableUndone):
-        what = f"undo of {record.undoes}"
-    return what if record.is_done else f"{what}, {record.status}"
-
-
-def _amount(record: RunRecord) -> tuple[int, int]:
-    """Messages that a run restored, or removed (negative), and their bytes; zero for a run that committed nothing."""
-    from retention.history.kinds import RestoredRun, TableRun, TableUndone, Undone
-    from retention.history.record import ABANDONED
-
-    if record.status == ABANDONED:
-        return 0, 0
-    if isinstance(record, Undone | RestoredRun):
-        return record.restored_messages, record.restored_bytes
-    if isinstance(record, TableUndone):
-        return record.restored_rows, 0
-    if isinstance(record, TableRun):
-        return -record.removed_rows, record.removed_bytes
-    return -record.removed_messages, record.removed_bytes

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from retention.api.warehouse import Warehouse
     from retention.config import Config
 
-Format = Literal["table", "json", "jsonl", "csv", "parquet"]
-OF_EXPORTS = ("csv", "parquet")
+Format = Literal["table", "json", "jsonl", "csv", "parquet", "html"]
+OF_EXPORTS = ("csv", "parquet", "html")
 """Formats that only `history export` has."""
 
 

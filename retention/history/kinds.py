@@ -72,6 +72,8 @@ class TableRun(OfTable):
     staged: list[Path] = Field(default_factory=list)
     """The files that it wrote before its commit, in the table's directory; deleted if it did not commit."""
     removed_rows: Natural = 0
+    kept_rows: Natural | None = None
+    """The rows after the run, of the version that it was planned on; None: they were not counted."""
     files_dropped: Natural = 0
     files_cut: Natural = 0
     seconds: float | None = None

@@ -157,6 +157,10 @@ class RunRecord(RecordPart):
     removed_messages: Natural = 0
     removed_bytes: Int64 = 0
     by_rule: Counts = Field(default_factory=dict)
+    kept_messages: Natural | None = None
+    """The messages after the run, of the version that it was planned on; None: they were not counted."""
+    kept_bytes: Natural | None = None
+    """Their bytes; of a table in place, those of its files."""
     released: Annotated[list[Natural], Field(min_length=2, max_length=2)] | None = None
     """The numbers of the row-tombstone records before and after the run; None if unchanged."""
     archived: ArchivedCopies | None = None

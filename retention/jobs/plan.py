@@ -17,6 +17,7 @@ from retention.errors.printable import visible_lines
 from retention.history.report import RunReport, document
 from retention.jobs.arguments import add_selection
 from retention.jobs.lifting import add_lifts, lifted
+from retention.jobs.reporting import add_page
 from retention.jobs.running import JobResult, JobRun, job
 from retention.plan.extent import extent_of
 from retention.plan.plan import Plan
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     "Plan a pass over streams and tables; the report can be approved for retain.",
     add_selection,
     add_lifts,
+    add_page,
 )
 def main(run: JobRun) -> JobResult:
     """Plan a pass over streams and change nothing."""

@@ -22,6 +22,7 @@ from retention.history.tries import earlier_try
 from retention.jobs.approving import chosen, note_late, read_approved
 from retention.jobs.arguments import add_budget, add_selection, add_wait
 from retention.jobs.lifting import add_lifts, lifted
+from retention.jobs.reporting import add_page
 from retention.jobs.running import JobResult, JobRun, done_units, job
 from retention.views.json_entries import entry, report_entry, table_report_entry
 from retention.views.left import left_text
@@ -72,6 +73,7 @@ def _refusal(arguments: argparse.Namespace) -> str | None:
     "Apply the retention rules to streams and tables.",
     add_wait,
     _add_arguments,
+    add_page,
     refusal=_refusal,
 )
 def main(run: JobRun) -> JobResult:

@@ -188,6 +188,7 @@ def _run(name: str, arguments: argparse.Namespace, work: Work) -> int:
     else:
         code = _say_end(name, result, arguments, say)
     try:
+        _write_page(arguments, result)
         _write_metrics(name, arguments, started, result, code)
     except ENDINGS as error:
         say(sentence_of(error), error)
@@ -250,6 +251,15 @@ def _complain(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+def _write_page(arguments: argparse.Namespace, result: JobResult | None) -> None:
+    """Write the page of a run; do nothing without a path, or after an error of the whole run."""
+    path = getattr(arguments, "report_html", None)
+    if path is not None and result is not None:
+        from retention.jobs.reporting import write_page
+
+        write_page(path, result)
+
+
 def _write_metrics(
     name: str, arguments: argparse.Namespace, started: int, result: JobResult | None, code: int
 ) -> None:
@@ -275,21 +285,31 @@ def _report_failure(path: str | None, error: BaseException) -> None:
 
 
 def _check_outputs(arguments: argparse.Namespace) -> None:
-    """Refuse report and metrics files that would replace other content.
+    """Refuse files for the report, the metrics and the page that would replace other content.
 
     Raises:
-        UsageError: a file has other content; or both are the same file.
+        UsageError: a file has other content; or two are the same file.
     """
     from retention.views.metrics import METRICS_FILE
 
-    named = {"report": arguments.report_file, "metrics": arguments.metrics_file}
-    for kind, path in zip((REPORT_FILE, METRICS_FILE), named.values(), strict=True):
-        if path is not None:
-            check_output(path, kind)
-    if arguments.report_file is not None and arguments.report_file == arguments.metrics_file:
-        raise UsageError(
-            f"{arguments.report_file}: is named for the report and for the metrics; nothing was done; name two files"
-        )
+    named = {
+        "the report": (arguments.report_file, REPORT_FILE),
+        "the metrics": (arguments.metrics_file, METRICS_FILE),
+    }
+    if getattr(arguments, "report_html", None) is not None:
+        from retention.views.report_page import PAGE_FILE
+
+        named["the page"] = (arguments.report_html, PAGE_FILE)
+    uses: dict[str, str] = {}
+    for use, (path, kind) in named.items():
+        if path is None:
+            continue
+        check_output(path, kind)
+        if path in uses:
+            raise UsageError(
+                f"{path}: is named for {uses[path]} and for {use}; nothing was done; name two files"
+            )
+        uses[path] = use
 
 
 def _write_report(path: str | None, report: dict[str, Any]) -> None:

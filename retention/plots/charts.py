@@ -39,6 +39,7 @@ class Curve:
     days: Numbers
     """Days since the epoch."""
     lower: Numbers
+    """NaN: a gap."""
     upper: Numbers
 
 

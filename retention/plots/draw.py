@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from retention.errors import UsageError
-from retention.plots.charts import Chart, Curves, Numbers, Part, Rows, Stack, Strip
+from retention.plots.charts import Chart, Curve, Curves, Numbers, Part, Rows, Stack, Strip
 from retention.plots.palette import STYLES, curve_colour, style_of
 from retention.plots.picture import INK, Picture, inline_svg
 from retention.plots.wording import short_number
@@ -182,14 +182,21 @@ def _draw_curves(axes: Any, curves: Curves) -> None:
         )
         for bound in _bounds(curve.lower, curve.upper):
             axes.plot(
-                curve.days, bound, color=colour, linewidth=2, marker="o" if len(curve.days) == 1 else None,
+                curve.days, bound, color=colour, linewidth=2, marker=_marker(curve),
                 drawstyle="steps-post" if curves.is_stepped else "default",
             )  # fmt: skip
     _dates(axes)
 
 
+def _marker(curve: Curve) -> str | None:
+    """The mark of each number, where a line may not show it: alone, or beside a gap."""
+    if len(curve.days) == 1:
+        return "o"
+    return "." if np.isnan(curve.lower).any() else None
+
+
 def _bounds(lower: Numbers, upper: Numbers) -> list[Numbers]:
-    return [lower] if (lower == upper).all() else [lower, upper]
+    return [lower] if np.array_equal(lower, upper, equal_nan=True) else [lower, upper]
 
 
 def _draw_strips(figure: Any, strips: Sequence[Strip]) -> None:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 import numpy as np
 
+from retention.core.run_names import started_ns
 from retention.core.units import DAY, format_size
 from retention.core.wording import counted
-from retention.history.kinds import TableApplied, TableUndone, Undone
+from retention.history.kinds import RestoredRun, TableRun, TableUndone, Undone
 from retention.history.record import RunRecord
-from retention.plots.charts import Chart, Curve, Curves, Part, Series, Stack
+from retention.plots.charts import Chart, Curve, Curves, Series, Stack
 from retention.plots.palette import KEPT
 from retention.plots.plan import LONGEST_NAME, MOST_COLUMNS
 from retention.plots.wording import short_name
@@ -25,6 +27,7 @@ class StoredNow:
     """The contents of a stream, from which those after earlier runs are counted back."""
 
     messages: int
+    bytes: int
     next_seq: Mapping[int, int]
     """Partition → the next sequence to assign."""
     at_ns: int
@@ -56,12 +59,14 @@ def history_chart(
     lasting = sum(1 for record in removing if record.run not in undone)
     headline = f"{shown}: {counted(lasting, 'run')} removed {counted(removed, noun)} ({format_size(size)}){aside}"
     stack, width = removals(removing, undone)
-    parts: tuple[Part, ...] = (stack,)
-    kept = kept_after(runs, stored) if stored else None
-    if kept is not None and len(kept.days) >= _ENDS:
-        parts = (Curves((kept,), f"{noun.capitalize()}s after each run", is_stepped=True), stack)
+    curves = {f"{noun.capitalize()}s": kept_after(runs, stored), "Bytes": bytes_after(runs, stored)}
+    parts = [
+        Curves((curve,), f"{title} after each run", is_stepped=True)
+        for title, curve in curves.items()
+        if np.isfinite(curve.lower).sum() >= _ENDS
+    ]
     unit = "a day" if width == 1 else f"{width} days"
-    return Chart(headline, f"Each column has the removals of {unit}, UTC.", parts)
+    return Chart(headline, f"Each column has the removals of {unit}, UTC.", (*parts, stack))
 
 
 def undone_runs(runs: Sequence[RunRecord]) -> set[str]:
@@ -86,30 +91,71 @@ def removals(runs: Sequence[RunRecord], undone: set[str]) -> tuple[Stack, int]:
     return Stack(edges, tuple(Series(*item) for item in amounts.items()), title="Removed"), width
 
 
-def kept_after(runs: Sequence[RunRecord], stored: StoredNow) -> Curve:
-    """The messages after each run and now, counted back from those of now by what runs removed and restored.
+def kept_after(runs: Sequence[RunRecord], stored: StoredNow | None) -> Curve:
+    """The messages or rows after each run and now: as recorded, else counted back from those of now.
 
-    Messages stored between two runs are counted by the sequences that were assigned, which records
-    have; a run without them, or of an earlier epoch, has no point.
+    Records of earlier releases have no counts. Messages stored between two runs are counted by the sequences that
+    were assigned, which records have; a run without them, or of an earlier epoch, has no point.
+
+    Args:
+        runs: the runs, the oldest first.
+        stored: the contents now; None: not known, so that nothing is counted back.
     """
-    left, now = stored.messages, sum(stored.next_seq.values())
-    points = [(stored.at_ns / DAY, float(left))]
+    counted_back = {} if stored is None else _counted_back(runs, stored)
+    points = [(record, counted_back.get(record.run)) for record in runs]
+    recorded = [(run, _kept(run) if _kept(run) is not None else number) for run, number in points]
+    return _curve(recorded, None if stored is None else (stored.at_ns, stored.messages))
+
+
+def bytes_after(runs: Sequence[RunRecord], stored: StoredNow | None) -> Curve:
+    """The bytes after each run, as recorded, and now; a gap begins at a run that changed them and did not count."""
+    points = [(record, record.kept_bytes) for record in runs]
+    return _curve(points, None if stored is None else (stored.at_ns, stored.bytes))
+
+
+def _curve(points: Sequence[tuple[RunRecord, int | None]], now: tuple[int, int] | None) -> Curve:
+    """The numbers after runs, with NaN after a run that changed an unknown number."""
+    shown = [
+        (_instant(record) / DAY, np.nan if number is None else float(number))
+        for record, number in points
+        if number is not None or _removed(record) or _restored(record)
+    ]
+    if now is not None:
+        shown.append((now[0] / DAY, float(now[1])))
+    shown.sort(key=itemgetter(0))
+    days, numbers = (np.array([point[at] for point in shown]) for at in (0, 1))
+    return Curve(KEPT, days, numbers, numbers)
+
+
+def _counted_back(runs: Sequence[RunRecord], stored: StoredNow) -> dict[str, int]:
+    """Run → the messages after it."""
+    kept, left, now = dict[str, int](), stored.messages, sum(stored.next_seq.values())
     for record in reversed(runs):
         if record.epoch != stored.epoch:
             break
         if record.next_seq is not None:
-            kept = left - (now - sum(record.next_seq.values()))
-            points.append((record.as_of_ns / DAY, float(kept)))
+            number = left - (now - sum(record.next_seq.values()))
+            if number >= 0:
+                kept[record.run] = number
         left += _removed(record) - _restored(record)
-    points = sorted(point for point in points if point[1] >= 0)
-    days, kept_then = (np.array([point[at] for point in points]) for at in (0, 1))
-    return Curve(KEPT, days, kept_then, kept_then)
+    return kept
+
+
+def _instant(record: RunRecord) -> int:
+    """The instant of a run; an undo has that of the undone run, so its name has its own."""
+    is_undo = isinstance(record, Undone)
+    return started_ns(record.run, record.as_of_ns) if is_undo else record.as_of_ns
+
+
+def _kept(record: RunRecord) -> int | None:
+    return record.kept_rows if isinstance(record, TableRun) else record.kept_messages
 
 
 def _removed(record: RunRecord) -> int:
-    return record.removed_rows if isinstance(record, TableApplied) else record.removed_messages
+    return record.removed_rows if isinstance(record, TableRun) else record.removed_messages
 
 
 def _restored(record: RunRecord) -> int:
-    number = getattr(record, "restored_messages", 0)
-    return number if isinstance(number, int) else 0
+    if isinstance(record, Undone | RestoredRun):
+        return record.restored_messages
+    return record.restored_rows if isinstance(record, TableUndone) else 0

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import pyarrow.compute as pc
 
 from retention.apply.guards import Guards, check_instant
 from retention.core.json_object import JsonObject
@@ -26,7 +28,7 @@ from retention.tables.permits import (
 from retention.tables.plan import FileRemovals, TablePlan
 from retention.tables.planning import plan_table
 from retention.tables.recorded import commit_recorded, removing, settle_interrupted
-from retention.tables.records import write_changes
+from retention.tables.records import ChangedFile, write_changes
 from retention.tables.redefined import refuse_stale_columns
 from retention.tables.report import TableReport
 from retention.tables.stage import StagedRemovals, discarded_on_failure, stage
@@ -101,7 +103,9 @@ def apply_plan(
             return TableReport("", plan, current.version, seconds=time.monotonic() - started)
         permit = permit_of(table, plan, guards)
         staged = stage(current, plan.removals, step)
-        intent = _intent(table, plan, staged, findings, permit)
+        intent = _intent(table, plan, staged, findings, permit).updated(
+            kept_bytes=_kept_bytes(current, staged.changed)
+        )
         with discarded_on_failure(table.location, staged.written()):
             write_changes(table, intent.run, staged.changed)
             write_evidence(table, intent.run, current, plan.removals)
@@ -133,6 +137,7 @@ def _intent(
         latest_as_of_ns=max(plan.as_of_ns, table.history.last_as_of_ns() or 0),
         policy=plan.policy.as_json(),
         removed_rows=plan.removed_rows,
+        kept_rows=None if plan.rows < plan.removed_rows else plan.rows - plan.removed_rows,
         removed_bytes=plan.removed_bytes,
         by_rule=plan.by_limit,
         files_dropped=len(plan.dropped),
@@ -144,6 +149,14 @@ def _intent(
         reason=permit.reason,
         approval=permit.approval,
     )
+
+
+def _kept_bytes(current: DeltaSnapshot, changed: Sequence[ChangedFile]) -> int | None:
+    """The bytes of a table's files after a commit that changes some of them; None: it has not all of these."""
+    stored = int(pc.sum(current.files["size"], min_count=0).as_py())
+    after = sum(int(change.after["size"]) for change in changed if change.after is not None)
+    kept = stored - sum(int(change.before["size"]) for change in changed) + after
+    return kept if kept >= 0 else None
 
 
 def _refuse_table(plan: TablePlan, current: DeltaSnapshot) -> None:

@@ -20,6 +20,7 @@ from retention.schemas.history_export import (
     TABLE_HISTORY_EXPORT,
 )
 from retention.storage.outputs import OutputKind, begins
+from retention.views.page import begins_with
 
 KIND = "retention history"
 FORMAT_VERSION = 1
@@ -35,9 +36,9 @@ def csv_lines(tables: Iterable[pa.Table], shape: pa.Schema) -> Iterator[str]:
         shape: the shape of each, `HISTORY_EXPORT` or `TABLE_HISTORY_EXPORT`.
     """
     yield _head(shape)
-    for row in _rows(tables):
+    for row in rows_of(tables):
         line = io.StringIO()
-        csv.writer(line, lineterminator="").writerow([_cell(name, row[name]) for name in row])
+        csv.writer(line, lineterminator="").writerow([cell(name, row[name]) for name in row])
         yield line.getvalue()
 
 
@@ -50,16 +51,21 @@ def json_pieces(tables: Iterable[pa.Table], period: Mapping[str, str | None]) ->
     """
     head = {"format_version": FORMAT_VERSION, "kind": KIND, **period}
     yield f"{json.dumps(head)[:-1]}, " + '"runs": ['
-    for number, (_, rows) in enumerate(groupby(_rows(tables), key=_run_of)):
+    for number, (_, rows) in enumerate(groupby(rows_of(tables), key=run_of)):
         yield ",\n" if number else "\n"
         yield from _run_pieces(rows)
     yield "\n]}\n"
 
 
+def losses_of(first: str) -> list[str]:
+    """The columns of losses of an export with this first column."""
+    return _LOSSES[first].names
+
+
 def _run_pieces(rows: Iterator[dict[str, Any]]) -> Iterator[str]:
     """A run as a JSON object in pieces: its columns, and `removed`, its losses."""
     first = next(rows)
-    names = _LOSSES[next(iter(first))].names
+    names = losses_of(next(iter(first)))
     run = {name: first[name] for name in first if name not in names}
     yield f"{_json(run)[:-1]}, " + '"removed": ['
     losses = ({name: row[name] for name in names} for row in chain([first], rows))
@@ -75,7 +81,7 @@ def _json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _rows(tables: Iterable[pa.Table]) -> Iterator[dict[str, Any]]:
+def rows_of(tables: Iterable[pa.Table]) -> Iterator[dict[str, Any]]:
     """Rows as Python values, instants as RFC 3339."""
     for table in tables:
         instants = [each.name for each in table.schema if pa.types.is_timestamp(each.type)]
@@ -89,7 +95,7 @@ def _rows(tables: Iterable[pa.Table]) -> Iterator[dict[str, Any]]:
             }
 
 
-def _run_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
+def run_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """The stream or table of a row, and its run."""
     return next(iter(row.items())), row["run"]
 
@@ -98,7 +104,8 @@ def _head(shape: pa.Schema) -> str:
     return ",".join(shape.names)
 
 
-def _cell(name: str, value: Any) -> str:
+def cell(name: str, value: Any) -> str:
+    """A value as the text of a cell."""
     if value is None:
         return ""
     if name == "ranges":
@@ -141,6 +148,7 @@ FILES = {
     "json": OutputKind(
         "an exported history as JSON", begins(rf'\{{"format_version": \d+, "kind": "{KIND}"')
     ),
+    "html": OutputKind("an exported history as a page", begins(begins_with("retention evidence"))),
     "parquet": OutputKind("an exported history as Parquet", _is_parquet),
 }
 """Format → the kind of its file."""

@@ -184,8 +184,8 @@ def test_damaged_evidence_is_named_and_no_file_is_written(orders: Commands) -> N
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["history", "export"], "say --format csv, json or parquet"),
-        (["history", "export", "--format", "jsonl"], "say --format csv, json or parquet"),
+        (["history", "export"], "say --format csv, json, parquet or html"),
+        (["history", "export", "--format", "jsonl"], "say --format csv, json, parquet or html"),
         (["history", "--from", "now-1d"], "write `retention history export`"),
         (["history", "ORDERS", "--format", "csv"], "write `retention history export`"),
         (

@@ -48,7 +48,7 @@ COMMANDS = [
         "offset",
         "kv",
     ),
-    *("stats", "history", "doctor", "effective", "package", "airflow"),
+    *("stats", "history", "report", "doctor", "effective", "package", "airflow"),
 ]
 NOT_BUILT = ("verify", "replay", "iggy")
 

@@ -32,6 +32,7 @@ OF_ALL = {
     "state": ("state",),
     "stats": ("stats",),
     "history": ("history",),
+    "report": ("report",),
     "doctor": ("doctor",),
 }
 """Commands that act on all streams by default."""
@@ -92,6 +93,8 @@ OF_ONE = {
     "stats": ("stats", NOBODY),
     "history": ("history", NOBODY),
     "history show": ("history", "show", RUN),
+    "report": ("report", NOBODY),
+    "simulate": ("simulate", NOBODY),
     "doctor": ("doctor", NOBODY),
     "effective": ("effective", NOBODY),
     "view": ("view", NOBODY),

@@ -11,7 +11,7 @@ from retention.plan.protected import ProtectedFor, ProtectedMessages
 from retention.plan.simulation import SimulatedPass
 from retention.plots.charts import Rows, Stack
 from retention.plots.consumers import consumers_chart
-from retention.plots.history import StoredNow, history_chart, kept_after
+from retention.plots.history import StoredNow, bytes_after, history_chart, kept_after
 from retention.plots.simulation import due_areas
 from retention.plots.warehouse import Measured, warehouse_chart
 from tests.support.run_records import run_record
@@ -33,16 +33,39 @@ UNDO = run_record(
 
 
 def test_messages_after_runs_are_counted_back_from_now() -> None:
-    stored = StoredNow(60, {0: 145}, at_ns=42 * DAY)
+    stored = StoredNow(60, 600, {0: 145}, at_ns=42 * DAY)
     curve = kept_after([*RUNS, UNDO], stored)
     # 5 were published after the last run, and the undo restored 10; 39 between the last two runs.
-    assert dict(zip(curve.days, curve.lower, strict=True)) == {0: 25, 1: 16, 40: 45, 42: 60}
+    # The undo has no count of its own, so that a gap begins there.
+    assert curve.days.tolist() == [0, 1, 40, 41, 42]
+    np.testing.assert_array_equal(curve.lower, [25, 16, 45, np.nan, 60])
+
+
+def test_counts_of_runs_are_drawn_and_a_run_without_them_begins_a_gap() -> None:
+    counted = [
+        record.updated(kept_messages=7 + at, kept_bytes=70 + at) for at, record in enumerate(RUNS)
+    ]
+    runs = [counted[0], RUNS[1], counted[2]]
+    stored = StoredNow(60, 600, {0: 145}, at_ns=42 * DAY)
+    np.testing.assert_array_equal(bytes_after(runs, stored).lower, [70, np.nan, 72, 600])
+    assert kept_after(runs, stored).lower.tolist() == [7, 26, 9, 60]
+    chart = history_chart("S", [*reversed(counted)], None, "row")
+    assert [part.title for part in chart.parts if not isinstance(part, Rows)] == [
+        "Rows after each run",
+        "Bytes after each run",
+        "Removed",
+    ]
+
+
+def test_idle_runs_without_counts_are_no_gaps() -> None:
+    idle = run_record("i", status="done", as_of_ns=2 * DAY)
+    assert bytes_after([RUNS[0].updated(kept_bytes=5), idle], None).days.tolist() == [0]
 
 
 def test_the_epoch_before_a_purge_has_no_numbers() -> None:
     purge = run_record("p", kind="purge", status="done", as_of_ns=DAY * 30, epoch=1, ends_epoch=0)
-    curve = kept_after([*RUNS[:2], purge], StoredNow(7, {0: 8}, at_ns=42 * DAY, epoch=1))
-    assert curve.days.tolist() == [42]
+    curve = kept_after([*RUNS[:2], purge], StoredNow(7, 70, {0: 8}, at_ns=42 * DAY, epoch=1))
+    np.testing.assert_array_equal(curve.lower, [np.nan, np.nan, 7])
 
 
 def test_removals_of_undone_runs_are_a_series_apart() -> None:

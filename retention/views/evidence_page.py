@@ -1,0 +1,131 @@
+"""An exported run history as a page for auditors: each run with its policy, ranges, later events, and digests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, groupby
+from typing import Any
+
+import pyarrow as pa
+
+from retention.core.units import format_size
+from retention.inspect.run_basis import RunBasis
+from retention.views.history_export import cell, losses_of, rows_of, run_of
+from retention.views.page import Html, code, items, muted, name, page, table, text
+
+KIND = "retention evidence"
+_TITLE = "Evidence of removals"
+_AMOUNTS = ("files", "messages", "bytes", "file_bytes", "rows", "keys")
+"""The columns of losses that are amounts."""
+_SHOWN_ALONE = ("reasons", "evidence")
+_EVIDENCE = {
+    "messages": "which messages it removed is recorded",
+    "files": "which files lost how much is recorded, not which messages or rows",
+    "keys": "the keys and times of the removed rows are recorded",
+    "hashed": "the hashed keys and the times of the removed rows are recorded",
+    "deleted": "it removed some; which ones is no longer recorded",
+    "none": "it removed none",
+}
+
+
+def evidence_page(
+    tables: Iterable[pa.Table],
+    period: Mapping[str, str | None],
+    basis: Callable[[str, str], RunBasis],
+    digest: str,
+) -> Iterator[str]:
+    """The page in pieces.
+
+    Args:
+        tables: shapes `HISTORY_EXPORT` and `TABLE_HISTORY_EXPORT`; the rows of a run are adjacent.
+        period: `from` and `to` as RFC 3339; None: no such limit.
+        basis: gives the records of a run of a stream or table.
+        digest: SHA-256 of the same runs as JSON, in hexadecimal.
+    """
+    yield from page(KIND, _TITLE, _body(tables, period, basis, digest))
+
+
+def _body(
+    tables: Iterable[pa.Table],
+    period: Mapping[str, str | None],
+    basis: Callable[[str, str], RunBasis],
+    digest: str,
+) -> Iterator[str]:
+    yield f"<h1>{_TITLE}</h1>\n"
+    yield muted(f"Runs that began {_period(period)}, by stream or table, the oldest first.")
+    yield f"<p>SHA-256 of the same runs by {code('retention history export --format json')}: {code(digest)}</p>\n"
+    yield muted(
+        "The digests of records are those that sha256sum prints. A later run that undoes a run, or deletes its files, "
+        "changes its account, and not its own records."
+    )
+    is_empty = True
+    for (subject, run), rows in groupby(rows_of(tables), key=_subject_and_run):
+        is_empty = False
+        yield from _run(rows, basis(subject, run))
+    if is_empty:
+        yield muted("No run began in this period.")
+
+
+def _period(period: Mapping[str, str | None]) -> str:
+    since, until = period["from"], period["to"]
+    bounds = [f"at {since} or later"] if since else []
+    bounds += [f"before {until}"] if until else []
+    return " and ".join(bounds) or "at any time"
+
+
+def _subject_and_run(row: Mapping[str, Any]) -> tuple[str, str]:
+    (_, subject), run = run_of(row)
+    return subject, run
+
+
+def _run(rows: Iterator[dict[str, Any]], basis: RunBasis) -> Iterator[str]:
+    """The section of one run."""
+    first = next(rows)
+    kind, subject = next(iter(first.items()))
+    columns = losses_of(kind)
+    yield f"<h2>{name(subject)}: {text(first['kind'])} {code(first['run'])}</h2>\n"
+    facts = {
+        column: value
+        for column, value in first.items()
+        if column not in (*columns, kind, "run", "kind", *_SHOWN_ALONE) and value not in (None, 0)
+    }
+    yield items(first["reasons"])
+    yield from table(("Fact", "Value"), (_fact(*fact) for fact in facts.items()))
+    if first["evidence"] is not None:
+        yield muted(f"Evidence: {_EVIDENCE.get(first['evidence'], first['evidence'])}.")
+    losses = (
+        row for row in chain([first], rows) if any(row[column] is not None for column in columns)
+    )
+    head = next(losses, None)
+    if head is not None:
+        names = [column.replace("_", " ") for column in columns]
+        right = {column.replace("_", " ") for column in _AMOUNTS}
+        yield "<h3>Removed</h3>\n"
+        yield from table(names, (_loss(row, columns) for row in chain([head], losses)), right)
+    if basis.policy is not None:
+        yield f"<h3>Policy at that time</h3>\n<p>{code(json.dumps(basis.policy, sort_keys=True))}</p>\n"
+    yield "<h3>Records</h3>\n"
+    yield from table(
+        ("Record", "SHA-256"), ((each.location, code(each.sha256)) for each in basis.files)
+    )
+
+
+def _fact(column: str, value: Any) -> tuple[str, str]:
+    words = column.replace("_", " ")
+    if column.endswith("bytes"):
+        return words, f"{value:,} ({format_size(value)})"
+    return words, f"{value:,}" if isinstance(value, int) and column != "process" else str(value)
+
+
+def _loss(row: Mapping[str, Any], columns: Iterable[str]) -> list[str]:
+    return [_loss_cell(column, row[column]) for column in columns]
+
+
+def _loss_cell(column: str, value: Any) -> str:
+    if isinstance(value, int):
+        return f"{value:,}" if column in _AMOUNTS else str(value)
+    if column in {"rule", "rules"} and value is not None:
+        rules = [value] if isinstance(value, str) else value
+        return Html("<br>".join(f'<span class="once">{text(rule)}</span>' for rule in rules))
+    return cell(column, value)
