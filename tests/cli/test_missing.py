@@ -94,7 +94,6 @@ OF_ONE = {
     "history": ("history", NOBODY),
     "history show": ("history", "show", RUN),
     "report": ("report", NOBODY),
-    "simulate": ("simulate", NOBODY),
     "doctor": ("doctor", NOBODY),
     "effective": ("effective", NOBODY),
     "view": ("view", NOBODY),

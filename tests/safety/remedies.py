@@ -315,7 +315,10 @@ def sentences() -> tuple[Sentence, ...]:
 
 
 def _of_module(file: Path) -> Iterator[Sentence]:
-    module = ast.parse(file.read_text(encoding="utf-8"))
+    text = file.read_text(encoding="utf-8")
+    if not any(name in text for name in (*ERRORS, *_FINDINGS)):
+        return
+    module = ast.parse(text)
     aliases = {
         target.id
         for node in ast.walk(module)
