@@ -16,6 +16,7 @@ from retention.buckets.watch import POLL_S, Watcher, WatchOptions
 from retention.buckets.write import BucketWriter
 from retention.context.topic import refuse_topic
 from retention.core.arguments import checked_class
+from retention.core.display import fields_html
 from retention.core.units import SECOND, parse_duration
 from retention.engines.select import Engines
 from retention.planners.requests import plan_removal
@@ -251,6 +252,9 @@ class Bucket(Public):
 
     def __repr__(self) -> str:
         return f"Bucket({self.name!r})"
+
+    def _repr_html_(self) -> str:
+        return fields_html("bucket", self.status().display_fields())
 
 
 def _ns(duration: str | int | None) -> int | None:

@@ -8,6 +8,7 @@ from typing import Generic, Protocol, Self, TypeVar
 
 from retention.api.public import Public
 from retention.core.json_object import JsonObject
+from retention.core.markup import lines_card
 from retention.core.outcomes import Outcome
 from retention.views.wording import lines_text
 
@@ -54,6 +55,9 @@ class DryRun(Public, Generic[Found, Done]):
 
     def __repr__(self) -> str:
         return lines_text([*self._show(self.plan), _HINT])
+
+    def _repr_html_(self) -> str:
+        return lines_card(list(self._show(self.plan)), "Dry run", "apply() carries it out")
 
 
 class Mendable(Protocol):

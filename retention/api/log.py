@@ -17,7 +17,9 @@ from retention.apply.run import apply_plan
 from retention.context.context import OpenedStream, has_table
 from retention.core.accepted_times import accepted_times
 from retention.core.arguments import checked_class
+from retention.core.display import fields_html
 from retention.core.json_object import JsonObject
+from retention.core.policy import describe
 from retention.dialects.column_mapping import ColumnMapping, WholeRow, refuse_sql
 from retention.engines.select import EngineName, Engines
 from retention.errors import MissingMessageError
@@ -299,6 +301,13 @@ class Log(Public, Repairs, LogPictures):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r} in {self.opened.warehouse})"
+
+    def _repr_html_(self) -> str:
+        config = self.opened.config
+        about = {"stream": self.name, "warehouse": self.opened.warehouse, "format": config.format}
+        return fields_html(
+            type(self).__name__.lower(), about | {"policy": describe(config.policy())}
+        )
 
 
 @checked_class

@@ -12,6 +12,7 @@ from retention.context.context import OpenedStream
 from retention.core.arguments import checked_class
 from retention.core.outcomes import Outcome, Watch, act_sequentially
 from retention.engines.select import EngineName, Engines
+from retention.views.outcomes import Outcomes
 
 if TYPE_CHECKING:
     from retention.apply.compact import CompactionLimits
@@ -100,7 +101,7 @@ class Maintenance(StreamSelection):
                 rest = rest.without(report)
                 return report
 
-            return act_sequentially(names, act, self.clock, watch)
+            return Outcomes(act_sequentially(names, act, self.clock, watch))
 
     def _reclaim(
         self,
@@ -114,6 +115,7 @@ class Maintenance(StreamSelection):
         chosen = self._named(names, among=self.reclaimable())
 
         def each(act: Callable[[OpenedStream], ReclaimReport]) -> list[Outcome[ReclaimReport]]:
-            return act_sequentially(chosen, lambda name: act(self._known(name)), self.clock, watch)
+            done = act_sequentially(chosen, lambda name: act(self._known(name)), self.clock, watch)
+            return Outcomes(done)
 
         return DryRun(lambda: each(find), lambda: each(delete), lines_of_outcomes(reclaim_text))

@@ -10,10 +10,12 @@ from retention.api.selection import StreamSelection
 from retention.apply.undo import show_undo, undo_run
 from retention.context.context import OpenedStream
 from retention.core.arguments import checked_class
+from retention.core.display import DisplayedDict, DisplayedList
 from retention.engines.select import EngineName, Engines
 from retention.errors import UsageError
 from retention.history.across_streams import runs_of
 from retention.history.record import RunRecord
+from retention.history.run_fields import RunEntry
 from retention.history.runs import history_of
 
 if TYPE_CHECKING:
@@ -55,7 +57,8 @@ class RunHistory(StreamSelection):
         if given == []:
             return []
         streams, tables = self.chosen_with_tables(given or (), among=self.streams())
-        return runs_of(self.location, [*(self._known(name).name for name in streams), *tables])
+        known = [self._known(name).name for name in streams]
+        return DisplayedList(runs_of(self.location, [*known, *tables]))
 
     def undo(self, run: str) -> dict[str, Any]:
         """Restore what a run removed; return the record of the undoing run, with `removed_again` added.
@@ -75,7 +78,7 @@ class RunHistory(StreamSelection):
             done = undo_run(opened, run, engines).as_json()
             again = removed_again_of(opened, run)
         del done["status"]
-        return done | {"removed_again": again}
+        return RunEntry(done | {"removed_again": again})
 
     def show_undo(self, run: str) -> dict[str, Any]:
         """Show the effect of `undo`, with the fields of `apply.undo.show_undo` and `undo`; nothing is changed.
@@ -86,7 +89,8 @@ class RunHistory(StreamSelection):
         from retention.inspect.run_details import removed_again_of
 
         opened = self._of_run(run)
-        return show_undo(opened, run) | {"removed_again": removed_again_of(opened, run)}
+        again = {"removed_again": removed_again_of(opened, run)}
+        return DisplayedDict(show_undo(opened, run) | again)
 
     def run(self, run: str) -> RunDetails:
         """One run in detail: its removed messages by segment and rule, its operator, and whether it can be undone.

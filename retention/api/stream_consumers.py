@@ -17,6 +17,7 @@ from retention.context.context import OpenedStream
 from retention.context.topic import refuse_consumers_of_topic
 from retention.core.accepted_times import accepted_times
 from retention.core.arguments import checked_class
+from retention.core.display import DisplayedList
 from retention.engines.select import EngineName, Engines
 from retention.errors import RefusedError, UsageError
 from retention.formats.ack.sources import open_log
@@ -28,7 +29,7 @@ from retention.stores.consumer_table import ConsumerRecord, no_consumer
 
 
 @checked_class
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StreamConsumers(Public):
     """The consumers of a stream; their configurations use the server's names and values."""
 
@@ -46,7 +47,7 @@ class StreamConsumers(Public):
 
     def list(self) -> list[ConsumerInfo]:
         """All consumers, by name."""
-        return consumer_infos(self.opened, stored_consumers(self.opened))
+        return DisplayedList(consumer_infos(self.opened, stored_consumers(self.opened)))
 
     def info(self, name: str) -> ConsumerInfo:
         """One consumer.
@@ -131,7 +132,13 @@ class StreamConsumers(Public):
         times = accepted_times(any_time=any_time)
         with Engines(self.engine) as engines:
             opened = [open_log(log, name, times) for log in logs]
-            return fold_logs(self.opened, opened, engines)
+            return DisplayedList(fold_logs(self.opened, opened, engines))
+
+    def __repr__(self) -> str:
+        return f"consumers of {self.opened.name}"
+
+    def _repr_html_(self) -> str:
+        return DisplayedList(self.list())._repr_html_()
 
     def _put(self, wanted: ConsumerConfig) -> ConsumerInfo:
         put_consumers(self.opened, [wanted])

@@ -13,8 +13,10 @@ from urllib.parse import unquote
 from retention.api.dry_run import DryRun
 from retention.api.public import Public
 from retention.apply.guards import Guards
+from retention.config.describe_table import limits_in_words
 from retention.config.table import TableConfig
 from retention.core.arguments import checked_class
+from retention.core.display import DisplayedDict, fields_html
 from retention.core.json_object import JsonObject
 from retention.core.units import parse_as_of
 from retention.engine_port import Engine
@@ -29,7 +31,7 @@ from retention.plots.history import history_chart
 from retention.plots.picture import Picture
 from retention.plots.plan import table_plan_chart
 from retention.tables.apply import apply_now, apply_plan
-from retention.tables.explain import TableExplanation, explain_key, explain_row
+from retention.tables.explain import explain_key, explain_row
 from retention.tables.opened import OpenedTable
 from retention.tables.plan import TablePlan
 from retention.tables.planfile import save_table_plans
@@ -43,7 +45,7 @@ from retention.tables.undo import undo_run, undoable
 from retention.tables.wanted_key import wanted_key
 from retention.views.frames import RunRecords, frame_of
 from retention.views.html import table_plan_html, table_report_html
-from retention.views.notebook import ShownSimulation
+from retention.views.notebook import ShownSimulation, ShownTableExplanation
 from retention.views.reclaim import table_reclaim_text
 from retention.views.text_table import table_plan_text, table_report_text
 from retention.views.wording import lines_text
@@ -153,7 +155,7 @@ class Table(Public):
         file: str | None = None,
         row: int | None = None,
         as_of: Instant = None,
-    ) -> TableExplanation:
+    ) -> ShownTableExplanation:
         """Explain the rows of a key, or one row: which a pass removes and by which limit, and which runs removed.
 
         Args:
@@ -173,9 +175,11 @@ class Table(Public):
         with Engines(self._engine) as engines:
             pick = self._picking(engines)
             if file is not None and row is not None:
-                return explain_row(self.opened, file, row, instant, pick)
-            wanted = wanted_key(self.name, self.opened.policy.columns, key or {})
-            return explain_key(self.opened, wanted, instant, pick)
+                explanation = explain_row(self.opened, file, row, instant, pick)
+            else:
+                wanted = wanted_key(self.name, self.opened.policy.columns, key or {})
+                explanation = explain_key(self.opened, wanted, instant, pick)
+        return ShownTableExplanation(**vars(explanation))
 
     def undo(self, run: str) -> TableUndone:
         """Bring back exactly the rows that a pass removed.
@@ -217,7 +221,7 @@ class Table(Public):
             UsageError, RefusedError: as `undo`.
         """
         record = undoable(self.opened, run)
-        return {"table": self.name, "undoes": run, "restored_rows": record.removed_rows}
+        return DisplayedDict(table=self.name, undoes=run, restored_rows=record.removed_rows)
 
     def removes_again(self, run: str) -> bool:
         """Whether the table still has the limits by which a run removed rows, so that the next pass removes them."""
@@ -252,6 +256,10 @@ class Table(Public):
 
     def __repr__(self) -> str:
         return f"Table({self.name!r}: {self.opened.location})"
+
+    def _repr_html_(self) -> str:
+        about = {"table": self.name, "location": self.opened.location, "format": self.opened.format}
+        return fields_html("table", about | {"policy": limits_in_words(self.config)})
 
 
 @checked_class

@@ -12,6 +12,7 @@ from retention.core.arguments import checked_class
 from retention.core.outcomes import Outcome, Watch, act_concurrently, act_sequentially
 from retention.engines.select import EngineName, Engines
 from retention.storage import files
+from retention.views.outcomes import Outcomes
 
 if TYPE_CHECKING:
     from retention.api.repairs import Instant
@@ -50,7 +51,7 @@ class TablePasses(StreamSelection):
             def act(name: str) -> TablePlan:
                 return self.table(name).plan_on(engines, instant)
 
-            return act_sequentially(self._named_tables(names), act, self.clock, watch)
+            return Outcomes(act_sequentially(self._named_tables(names), act, self.clock, watch))
 
     def apply_tables(
         self,
@@ -68,7 +69,7 @@ class TablePasses(StreamSelection):
             def act(name: str) -> TableReport:
                 return self.table(name).apply_on(engines, instant, guards or Guards())
 
-            return act_sequentially(self._named_tables(names), act, self.clock, watch)
+            return Outcomes(act_sequentially(self._named_tables(names), act, self.clock, watch))
 
     def apply_table_plans(
         self, plans: Iterable[TablePlan], guards: Guards | None = None, watch: Watch | None = None
@@ -82,7 +83,7 @@ class TablePasses(StreamSelection):
         def act(name: str) -> TableReport:
             return apply_plan(self.table(name).opened, by_name[name], guards or Guards())
 
-        return act_sequentially(by_name, act, self.clock, watch)
+        return Outcomes(act_sequentially(by_name, act, self.clock, watch))
 
     def estimate_tables(
         self, names: Iterable[str] | None = None, as_of: Instant = None
@@ -124,9 +125,10 @@ class TablePasses(StreamSelection):
         chosen = self._named_tables(names)
 
         def each(act: Callable[[OpenedTable], TableReclaim]) -> list[Outcome[TableReclaim]]:
-            return act_sequentially(
+            done = act_sequentially(
                 chosen, lambda name: act(self.table(name).opened), self.clock, watch
             )
+            return Outcomes(done)
 
         return DryRun(
             lambda: each(plan_table_reclaim),
@@ -147,7 +149,7 @@ class TablePasses(StreamSelection):
         self, names: Iterable[str] | None, ask: Callable[[str], Any]
     ) -> list[Outcome[Any]]:
         at_a_time = files.read_parallelism(self.location)
-        return act_concurrently(self._named_tables(names), ask, self.clock, at_a_time)
+        return Outcomes(act_concurrently(self._named_tables(names), ask, self.clock, at_a_time))
 
     def _named_tables(self, names: Iterable[str] | None) -> list[str]:
         return self.tables() if names is None else list(names)

@@ -10,6 +10,7 @@ from retention.api.stream import Stream
 from retention.context.topic import refuse_partition
 from retention.core.accepted_times import accepted_times
 from retention.core.arguments import checked_class
+from retention.core.display import DisplayedList
 from retention.engines.select import Engines
 from retention.formats.iggy.era import EraName
 from retention.formats.jsonl import Given, LeaveOut, open_lines
@@ -109,7 +110,7 @@ class Topic(Log):
 
     def offsets(self) -> list[OffsetInfo]:
         """The stored offsets of all readers."""
-        return offset_infos(self.opened)
+        return DisplayedList(offset_infos(self.opened))
 
     def store_offset(
         self, partition: int, kind: ReaderKind, name: str | int, offset: int

@@ -48,6 +48,8 @@ from retention.stores import open_store, store_settings
 from retention.stores.layout import refuse_foreign_directory, refuse_links_out
 from retention.stores.topic_settings import settled
 from retention.tables.opened import OpenedTable
+from retention.views.notebook_progress import show_in_notebook
+from retention.views.outcomes import Outcomes
 
 if TYPE_CHECKING:
     from retention.api.bucket import Bucket
@@ -236,7 +238,7 @@ class Warehouse(
                 return plan_stream(self._known(name), instant, engines)
 
             at_a_time = files.read_parallelism(self.location)
-            return act_concurrently(self._named(names), act, self.clock, at_a_time, watch)
+            return Outcomes(act_concurrently(self._named(names), act, self.clock, at_a_time, watch))
 
     def apply(
         self,
@@ -252,7 +254,7 @@ class Warehouse(
             def act(name: str) -> RunReport:
                 return apply_now(self._known(name), instant, engines, guards or Guards())
 
-            return act_sequentially(self._named(names), act, self.clock, watch)
+            return Outcomes(act_sequentially(self._named(names), act, self.clock, watch))
 
     def apply_plans(
         self, plans: Iterable[Plan], guards: Guards | None = None, watch: Watch | None = None
@@ -266,7 +268,7 @@ class Warehouse(
                 opened = self._known(name)
                 return apply_plan(opened, by_name[name], engines, guards or Guards())
 
-            return act_sequentially(by_name, act, self.clock, watch)
+            return Outcomes(act_sequentially(by_name, act, self.clock, watch))
 
     def mirror(
         self, names: Iterable[str] | None = None, as_of: Instant = None, watch: Watch | None = None
@@ -290,7 +292,9 @@ class Warehouse(
             target = self._known(name)
             return run_mirror(target, list(origins_of(target.config, self._known)), instant)
 
-        return act_sequentially(in_order(self.config.streams, chosen), act, self.clock, watch)
+        return Outcomes(
+            act_sequentially(in_order(self.config.streams, chosen), act, self.clock, watch)
+        )
 
     def instant(self, as_of: Instant) -> int:
         """An instant in nanoseconds since the epoch; None: the clock's."""
@@ -388,4 +392,5 @@ def open_warehouse(
     Raises:
         ConfigError: the configuration is not valid; every error is reported with its line.
     """
+    show_in_notebook()
     return Warehouse(find_config(path), clock, engine, wait_s)

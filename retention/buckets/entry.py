@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from retention.core import kv
+from retention.core.display import Displayed
 from retention.core.json_object import JsonObject
 from retention.core.payload_preview import preview
 from retention.core.units import SECOND, format_instant
@@ -25,7 +26,7 @@ COLUMNS = ("seq", "subject", "ts_ns", "headers", "payload")
 
 
 @dataclass(frozen=True)
-class Entry:
+class Entry(Displayed):
     """A value of a key, or a deletion of it."""
 
     bucket: str
@@ -76,6 +77,11 @@ class Entry:
         """The instant at which it was stored, truncated to microseconds, UTC."""
         seconds, nanoseconds = divmod(self.created_ns, SECOND)
         return datetime.fromtimestamp(seconds, UTC).replace(microsecond=nanoseconds // 1_000)
+
+    def display_fields(self) -> Mapping[str, Any]:
+        """Its fields, of which `delta` is only about a watch."""
+        names = ("bucket", "key", "value", "revision", "created_ns", "operation")
+        return {name: getattr(self, name) for name in names}
 
     def as_json(self) -> JsonObject:
         """The entry as JSON values; `value` if the value is text, `value_b64` always."""

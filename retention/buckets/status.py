@@ -8,11 +8,12 @@ import pyarrow.compute as pc
 
 from retention.buckets.read import BucketReader
 from retention.config import StreamConfig
+from retention.core.display import Displayed
 from retention.core.json_object import JsonObject
 
 
-@dataclass(frozen=True)
-class BucketStatus:
+@dataclass(frozen=True, repr=False)
+class BucketStatus(Displayed):
     """A bucket's current numbers, and its settings; None: no limit."""
 
     bucket: str

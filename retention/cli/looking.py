@@ -26,7 +26,7 @@ from retention.cli.output import (
     say_unlisted,
 )
 from retention.cli.settings import settings_of
-from retention.core.units import format_instant, format_size, parse_duration
+from retention.core.units import format_instant, parse_duration
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
@@ -307,40 +307,11 @@ def _consumers(warehouse: Warehouse, stream: str) -> list[ConsumerInfo]:
 
 
 def _put_states(states: Sequence[State]) -> None:
-    from retention.views.text import bucket_text, lag_text, state_overdue_text
-    from retention.views.text_clock import ahead_text
-    from retention.views.wording import brief_instant
+    from retention.views.text_states import STATE_NUMBERS, state_notes, state_table
 
-    rows = [
-        (
-            stream_state.stream,
-            f"{stream_state.messages:,}",
-            format_size(stream_state.bytes),
-            f"{stream_state.first_seq:,}",
-            f"{stream_state.last_seq:,}",
-            "" if stream_state.first_ts_ns is None else brief_instant(stream_state.first_ts_ns),
-            "" if stream_state.last_ts_ns is None else brief_instant(stream_state.last_ts_ns),
-            f"{stream_state.num_subjects:,}",
-            f"{stream_state.segments:,}",
-            lag_text(stream_state),
-            bucket_text(stream_state.bucket) if stream_state.bucket else "",
-        )
-        for stream_state in states
-    ]
-    numbers = ("MESSAGES", "SIZE", "FIRST", "LAST", "SUBJECTS", "SEGMENTS")
-    head = ("STREAM", *numbers[:4], "FROM", "TO", *numbers[4:], "POLICY", "KEYS")
-    width = len(head) if any(stream_state.bucket for stream_state in states) else len(head) - 1
-    put_table(head[:width], [row[:width] for row in rows], numbers, _SPARE)
-    put_lines(
-        f"{stream_state.stream}: {old}"
-        for stream_state in states
-        if (old := state_overdue_text(stream_state))
-    )
-    put_lines(
-        f"{stream_state.stream}: {line}"
-        for stream_state in states
-        for line in ahead_text(stream_state.stream, stream_state.ahead)
-    )
+    head, rows = state_table(states)
+    put_table(head, rows, STATE_NUMBERS, _SPARE)
+    put_lines(state_notes(states))
 
 
 def _put_states_of_tables(states: Sequence[TableState], *, due: bool) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from retention.core.progress import with_progress
+from retention.core.progress import tell_listeners, with_progress
 from retention.core.units import SECOND
 from retention.errors import (
     BusyError,
@@ -64,8 +64,8 @@ def act_sequentially(
     watch: Watch | None = None,
 ) -> list[Outcome[Value]]:
     """Act on each stream once, in order; an exception becomes the outcome of its stream."""
-    logged = _begin_logged(act)
-    return _watched((_outcome(name, logged, clock) for name in dict.fromkeys(names)), watch)
+    logged, distinct = _begin_logged(act), list(dict.fromkeys(names))
+    return _watched((_outcome(name, logged, clock) for name in distinct), len(distinct), watch)
 
 
 def act_concurrently(
@@ -80,8 +80,9 @@ def act_concurrently(
     Outcomes are returned and passed to `watch` in the order of the names; otherwise like
     `act_sequentially`.
     """
+    names = list(dict.fromkeys(names))
     with _at_once(names, _begin_logged(act), clock, at_a_time) as outcomes:
-        return _watched(outcomes, watch)
+        return _watched(outcomes, len(names), watch)
 
 
 def ask_concurrently(
@@ -119,10 +120,13 @@ def _outcome(name: str, act: Callable[[str], Value], clock: Callable[[], int]) -
     return Outcome(name, value, error, (clock() - started) / SECOND)
 
 
-def _watched(outcomes: Iterable[Outcome[Value]], watch: Watch | None) -> list[Outcome[Value]]:
-    done = []
+def _watched(
+    outcomes: Iterable[Outcome[Value]], total: int, watch: Watch | None
+) -> list[Outcome[Value]]:
+    done: list[Outcome[Value]] = []
     for outcome in outcomes:
         done.append(outcome)
+        tell_listeners("streams done", len(done), total)
         _log_end(outcome)
         if watch is not None:
             watch(outcome)

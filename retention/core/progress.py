@@ -1,10 +1,11 @@
-"""Progress of long work: a line every few seconds on the logger `retention.progress`."""
+"""Progress of long work: for listeners, and every few seconds a line on the logger `retention.progress`."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import TypeVar
 
 from retention.core.units import SECOND, format_duration
@@ -15,6 +16,11 @@ LOGGER = "retention.progress"
 EVERY_S = 5.0
 
 _log = logging.getLogger(LOGGER)
+
+Listener = Callable[[str, int, int], None]
+"""A callback for progress: the activity, the number done, and the total."""
+LISTENERS: list[Listener] = []
+"""The callbacks of this process, of which a notebook's bars are one; usually none."""
 
 
 class Pace:
@@ -54,6 +60,7 @@ def with_progress(items: Iterable[Item], total: int, doing: str) -> Iterator[Ite
     logged_at = time.monotonic()
     for number, item in enumerate(items, start=1):
         yield item
+        tell_listeners(doing, number, total)
         if time.monotonic() - logged_at >= EVERY_S:
             log_progress(doing, number, total)
             logged_at = time.monotonic()
@@ -64,3 +71,11 @@ def log_progress(doing: str, done: int, total: int, unit: str = "") -> None:
     about = {"event": "progress", "doing": doing, "done": done, "total": total}
     text = f"{doing}: {done:,} of {total:,}{unit and f' {unit}'}"
     _log.info("%s", text, extra={"about": about})
+    tell_listeners(doing, done, total)
+
+
+def tell_listeners(doing: str, done: int, total: int) -> None:
+    """Tell the listeners of this process how far work has come; one that fails must not fail the work."""
+    for listener in LISTENERS:
+        with suppress(Exception):
+            listener(doing, done, total)

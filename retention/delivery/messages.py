@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from retention.consumers.ack_result import AnswerResult
 from retention.consumers.delivery_state import Delivery, Mask, Numbers
 from retention.core.arguments import checked_class
+from retention.core.display import records_html
 from retention.core.wording import counted
 from retention.errors import UsageError
 from retention.schemas.messages import FILE_COLUMNS
@@ -116,6 +117,10 @@ class Messages:
             return "no messages"
         seqs = self.seqs
         return f"{counted(len(self), 'message')}, {seqs.min()} to {seqs.max()}"
+
+    def _repr_html_(self) -> str:
+        columns = self.table.select(["seq", "subject", "ts_ns", "deliveries", "payload"])
+        return records_html(repr(self), columns.to_pylist())
 
 
 @checked_class

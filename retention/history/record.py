@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
 
 from retention.core import documents
+from retention.core.display import Displayed
 from retention.core.documents import (
     Counts,
     Digest,
@@ -21,6 +22,7 @@ from retention.core.documents import (
     Version,
 )
 from retention.core.json_object import JsonObject
+from retention.history.run_fields import run_fields
 from retention.rules import requests
 from retention.rules.requests import Request
 
@@ -121,7 +123,7 @@ class RecordedRequest(documents.RequestDocument, RecordPart):
         return requests.from_json(self.model_dump(include=known, exclude_unset=True))
 
 
-class RunRecord(RecordPart):
+class RunRecord(Displayed, RecordPart):
     """A run in the run history: its intent before the commit, its outcome after it."""
 
     run: Identifier
@@ -221,6 +223,10 @@ class RunRecord(RecordPart):
     def updated(self, **fields: object) -> Self:
         """The record with new, unchecked values of given fields."""
         return self.model_copy(update=fields)
+
+    def display_fields(self) -> JsonObject:
+        """The fields that people look at."""
+        return run_fields(self.as_json())
 
     def as_json(self) -> JsonObject:
         """The fields of the run, as JSON values in alphabetical order."""

@@ -16,6 +16,7 @@ from retention.context.context import OpenedStream
 from retention.context.ownership import note_owner
 from retention.context.position import Position, locate
 from retention.context.topic import refuse_topic
+from retention.core.display import Displayed
 from retention.core.inventory import DataFile
 from retention.core.labels import labelled
 from retention.core.table_updates import (
@@ -61,7 +62,7 @@ def refuse_topic_of(config: StreamConfig) -> None:
 
 
 @dataclass(frozen=True)
-class Appended:
+class Appended(Displayed):
     """The outcome of an append; without messages `last_seq` is `first_seq - 1`."""
 
     first_seq: int

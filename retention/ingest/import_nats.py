@@ -16,6 +16,7 @@ from retention.consumers.state import from_json
 from retention.context.context import OpenedStream
 from retention.context.position import Position
 from retention.core import message_rows
+from retention.core.display import Displayed
 from retention.core.message_rows import Storage
 from retention.core.subjects import is_valid_name
 from retention.datafile.segment_writer import PARTITION, stage_rows
@@ -40,7 +41,7 @@ _WRITER = "nats-backup/"
 
 
 @dataclass(frozen=True)
-class Imported:
+class Imported(Displayed):
     """The content of a backup, and whether this import wrote it."""
 
     stream: str

@@ -18,6 +18,7 @@ from retention.context.context import OpenedStream
 from retention.context.position import Position
 from retention.core import message_rows
 from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
+from retention.core.display import Displayed
 from retention.core.json_object import JsonObject
 from retention.core.slices import slices_of
 from retention.core.subjects import matching_mask
@@ -62,8 +63,8 @@ class Ack:
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
-@dataclass(frozen=True)
-class Published:
+@dataclass(frozen=True, repr=False)
+class Published(Displayed):
     """The answer to a batch."""
 
     stream: str
@@ -80,6 +81,17 @@ class Published:
         for row, (seq, duplicate) in enumerate(zip(seqs, duplicates, strict=True)):
             if row not in refused:
                 yield Ack(self.stream, seq, duplicate, val=totals.get(row))
+
+    def display_fields(self) -> JsonObject:
+        """The outcome of the batch, without the arrays of answers."""
+        return {
+            "stream": self.stream,
+            "outcome": self.summary(),
+            "duplicates": int(self.answers.duplicates.sum()) or None,
+            "refused": len(self.answers.refusals) or None,
+            "bytes": self.appended.bytes,
+            "version": self.appended.version,
+        }
 
     def summary(self) -> str:
         """The outcome of the batch in a few words."""

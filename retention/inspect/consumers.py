@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from retention.config.checks.consumer_filters import filters_of
 from retention.context.context import OpenedStream
 from retention.context.subject_counts import counts_in_pieces
+from retention.core.display import Displayed
 from retention.core.inventory import Inventory
 from retention.core.json_object import JsonObject
 from retention.core.spans import spans_of
@@ -22,8 +23,8 @@ from retention.rules.jetstream.interest import Interest
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 
 
-@dataclass(frozen=True)
-class ConsumerInfo:
+@dataclass(frozen=True, repr=False)
+class ConsumerInfo(Displayed):
     """One consumer, with the server's names (CONSUMER.INFO)."""
 
     stream: str
@@ -44,6 +45,19 @@ class ConsumerInfo:
     def filters(self) -> tuple[str, ...]:
         """Its filter subjects; empty: all subjects of its stream."""
         return filters_of(self.config)
+
+    def display_fields(self) -> JsonObject:
+        """Its position and pending messages; of its configuration the filters alone."""
+        return {
+            "stream": self.stream,
+            "consumer": self.name,
+            "filters": self.filters,
+            "delivered": self.delivered["stream_seq"],
+            "ack_floor": self.ack_floor["stream_seq"],
+            "ack_pending": self.num_ack_pending,
+            "redelivered": self.num_redelivered,
+            "pending": self.num_pending,
+        }
 
     def as_json(self) -> JsonObject:
         """The consumer as JSON values."""

@@ -14,6 +14,7 @@ from retention.config.server_json import server_config
 from retention.context.context import OpenedStream
 from retention.context.position import locate, next_seq_without_table
 from retention.context.topic import refuse_topic
+from retention.core.display import Displayed
 from retention.core.inventory import Counters
 from retention.core.message_rows import Storage
 from retention.core.spoken_commands import command
@@ -43,7 +44,7 @@ _NO_TIME = "0001-01-01T00:00:00Z"
 
 
 @dataclass(frozen=True)
-class Exported:
+class Exported(Displayed):
     """A written backup: its content and location."""
 
     stream: str

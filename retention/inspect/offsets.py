@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from retention.context.context import OpenedStream
+from retention.core.display import Displayed
 from retention.core.inventory import Counters
 from retention.core.json_object import JsonObject
 from retention.interest.commit_offsets import offsets_of, stored_offset
@@ -12,7 +13,7 @@ from retention.stores.offset_table import Reader, StoredOffset
 
 
 @dataclass(frozen=True)
-class OffsetInfo:
+class OffsetInfo(Displayed):
     """A stored offset as users and programs read it."""
 
     stream: str

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from retention.apply.run_evidence import TakenByRun
 from retention.context.context import OpenedStream
+from retention.core.display import Displayed
 from retention.core.json_object import JsonObject
 from retention.core.policy import policy_from_json
 from retention.core.units import format_instant
@@ -45,8 +46,8 @@ class SegmentLoss:
     """Rule → messages; empty for a repair, None if an earlier version of this program recorded no rules."""
 
 
-@dataclass(frozen=True)
-class RunDetails:
+@dataclass(frozen=True, repr=False)
+class RunDetails(Displayed):
     """A run of a stream, by its records and files."""
 
     removal: RemovalRun
@@ -129,6 +130,15 @@ class RunDetails:
                     "whole files"
                 )
         return lines
+
+    def display_fields(self) -> JsonObject:
+        """The run for people: its numbers, its notes, and the segments that lost messages."""
+        return {
+            **self.outcome.display_fields(),
+            "stream": None,
+            "notes": self.notes(),
+            "by_segment": [vars(loss) for loss in self.segments()],
+        }
 
     def as_json(self) -> JsonObject:
         """The run as JSON values: the fields of its record, and the derived facts."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+from retention.core.display import Displayed
 from retention.core.json_object import JsonObject
 from retention.core.units import format_instant, format_size
 from retention.errors import DamagedError, RefusedError, UsageError
@@ -19,8 +20,8 @@ from retention.tables.records import ChangedFile, read_changes
 from retention.tables.undo import undoable
 
 
-@dataclass(frozen=True)
-class TableRunDetails:
+@dataclass(frozen=True, repr=False)
+class TableRunDetails(Displayed):
     """A run on a table, by its records."""
 
     outcome: RunRecord
@@ -64,6 +65,16 @@ class TableRunDetails:
             all_rows = "all" if len(numbers) < len(removed) else f"{sum(numbers):,}"
             size = format_size(int(change.before["size"]))
             yield unquote(change.before["path"]), action_of(change), all_rows, size, limits
+
+    def display_fields(self) -> JsonObject:
+        """The run for people: its numbers, its notes, and the files that it changed."""
+        names = ("file", "action", "removed_rows", "size", "limits")
+        return {
+            **self.outcome.display_fields(),
+            "stream": None,
+            "notes": list(self.notes()),
+            "by_file": [dict(zip(names, row, strict=True)) for row in self.rows()],
+        }
 
     def as_json(self) -> JsonObject:
         """The run as JSON values: the fields of its record, and the derived facts."""

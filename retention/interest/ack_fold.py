@@ -18,6 +18,7 @@ from retention.consumers.state import ConsumerState, contradictions
 from retention.context.context import OpenedStream
 from retention.context.dropped import refuse_dropped
 from retention.context.position import next_seq
+from retention.core.display import Displayed
 from retention.core.inventory import Inventory
 from retention.core.labels import labelled, on_stream
 from retention.core.wording import counted
@@ -39,8 +40,8 @@ PIECE_ROWS = 2_000_000
 """Lines that are folded together: some hundred bytes of memory each."""
 
 
-@dataclass(frozen=True)
-class FoldedLog:
+@dataclass(frozen=True, repr=False)
+class FoldedLog(Displayed):
     """Result of folding one log; counts are lines."""
 
     stream: str

@@ -10,6 +10,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.display import Displayed
 from retention.core.json_object import JsonObject
 
 Reason = Literal["small_files", "small_segments", "hollow_segments", "dead_rows"]
@@ -82,8 +83,8 @@ class Merge:
         }
 
 
-@dataclass(frozen=True)
-class CompactionPlan:
+@dataclass(frozen=True, repr=False)
+class CompactionPlan(Displayed):
     """The worthwhile merges in one stream at one version; made by `planners.compaction`."""
 
     stream: str

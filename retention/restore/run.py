@@ -15,6 +15,7 @@ from retention.context.context import OpenedStream
 from retention.context.dropped import refuse_dropped
 from retention.context.position import Position, position_in
 from retention.context.topic import has_data
+from retention.core.display import Displayed
 from retention.core.inventory import ExpectedStats, Inventory
 from retention.core.json_object import JsonObject
 from retention.core.labels import on_stream
@@ -63,8 +64,8 @@ from retention.stores.topic_settings import keep_settings
 _WRITER = "restore/"
 
 
-@dataclass(frozen=True)
-class Restored:
+@dataclass(frozen=True, repr=False)
+class Restored(Displayed):
     """Result of a restore."""
 
     stream: str

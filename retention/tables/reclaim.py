@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from retention.apply.reclaim.report import Amount
+from retention.core.display import Displayed
 from retention.core.json_object import JsonObject
 from retention.history.kinds import ClaimedFiles, TableReclaimed
 from retention.history.record import DONE
@@ -18,8 +19,8 @@ from retention.tables.spent import forget, records_of, spent_of
 _REMOVED = "removed"
 
 
-@dataclass(frozen=True)
-class TableReclaim:
+@dataclass(frozen=True, repr=False)
+class TableReclaim(Displayed):
     """The outcome of a reclaim of one table."""
 
     table: str

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 
 import pyarrow.compute as pc
 
+from retention.core.display import Displayed
 from retention.core.json_object import JsonObject
 from retention.delta.features import refusal
 from retention.delta.snapshot import DeltaSnapshot
@@ -21,8 +22,8 @@ from retention.tables.bounded_files import (
 from retention.tables.opened import OpenedTable
 
 
-@dataclass(frozen=True)
-class TableState:
+@dataclass(frozen=True, repr=False)
+class TableState(Displayed):
     """The contents of a table, and its lag behind its limits."""
 
     table: str

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from retention.buckets.entry import Entry
+from retention.core.display import DisplayedList
+from retention.history.run_fields import run_fields
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
@@ -32,8 +34,12 @@ HISTORY = pa.schema(
 """The columns that a history has even without a run; others come with the records that have them."""
 
 
-class RunRecords(list[dict[str, Any]]):
-    """Outcomes of runs, newest first: a list of records that converts to a frame."""
+class RunRecords(DisplayedList[dict[str, Any]]):
+    """Outcomes of runs, newest first: a list of records that displays itself and converts to a frame."""
+
+    def display_rows(self) -> list[Mapping[str, Any]]:
+        """The fields of each run that people look at."""
+        return [run_fields(record) for record in self]
 
     def to_pandas(self) -> pd.DataFrame:
         """The records, one per row, with a column for each number in them (`by_rule.max_age`)."""
@@ -46,8 +52,8 @@ class RunRecords(list[dict[str, Any]]):
         return spark_frame(spark, table_of(self, HISTORY))
 
 
-class Entries(list[Entry]):
-    """Entries of a bucket: a list that converts to a frame."""
+class Entries(DisplayedList[Entry]):
+    """Entries of a bucket: a list that displays itself and converts to a frame."""
 
     def to_pandas(self) -> pd.DataFrame:
         """The entries, one per row: bucket, key, value (bytes), revision, created_ns, operation, delta."""

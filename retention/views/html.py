@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape as html_escape
 from typing import TYPE_CHECKING
 
+from retention.core.display import readable_instant
+from retention.core.markup import card, escape, muted, table
 from retention.core.units import format_size
 from retention.core.wording import counted
-from retention.errors.printable import visible
 from retention.history.report import RunReport
 from retention.inspect.latest import Latest, latest_headline, shown_rows
 from retention.inspect.state import State
@@ -16,6 +16,7 @@ from retention.inspect.topic_messages import HEAD, TopicMessages, topic_rows
 from retention.inspect.topic_stats import TopicStats
 from retention.plan.explanation import Explanation
 from retention.plan.plan import Plan
+from retention.plan.simulation import Simulation
 from retention.views.reasons import reason
 from retention.views.segment_groups import groups_of
 from retention.views.text import (
@@ -28,6 +29,7 @@ from retention.views.text import (
 )
 from retention.views.text_forecast import due_text
 from retention.views.text_guards import guards_text, passed_guards_text
+from retention.views.text_simulation import by_rule_text, simulation_text, sizes_text
 from retention.views.text_table import files_text, rows_notes
 from retention.views.text_topic import (
     PARTITION_HEAD,
@@ -36,40 +38,25 @@ from retention.views.text_topic import (
     settings_text,
     stats_rows,
 )
-from retention.views.wording import brief_instant
+from retention.views.wording import bounds_text
 
 if TYPE_CHECKING:
     from retention.tables.plan import TablePlan
     from retention.tables.report import TableReport
 
-# Neither black nor white: notebooks are light or dark, and text keeps the page's own colour.
-_LINE = "rgba(128,128,128,.35)"
 _COLOURS = {"dropped": "#d6604d", "rewritten": "#e0a33e", "kept": "#4f9d69"}
-_CARD = (
-    "font:13px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;max-width:64em;margin:.4em 0;"
-    f"padding:1em 1.3em;border:1px solid {_LINE};border-radius:8px"
-)
-_CELL = "padding:.25em 1.4em .25em 0;text-align:{};vertical-align:top;border:0"
-
-_WIDTH = ("white-space:nowrap", "width:100%")
-"""The styles of a column: the last one (index 1) takes the remaining width."""
-
-
-def escape(text: str) -> str:
-    """A text escaped as HTML, in which no name reorders the line."""
-    return html_escape(visible(text))
 
 
 def plan_html(plan: Plan) -> str:
     """A plan as HTML: the messages to remove, by which rule, from which segments, and why."""
-    aside = f"plan {plan.plan_id[:12]} as of {brief_instant(plan.header.as_of_ns)}"
+    aside = f"plan {plan.plan_id[:12]} as of {readable_instant(plan.header.as_of_ns)}"
     parts = [_headline(plan.removed_messages, plan.removed_bytes, "to remove")]
     parts.append(_bar(vars(plan.header.segments)))
     notes = _notes(plan_notes(plan))
     if plan.is_empty:
-        return _card(plan.header.stream, aside, [*parts, *notes])
+        return card(plan.header.stream, aside, [*parts, *notes])
     rules = [_rule_row(reason(plan, rule), number) for rule, number in plan.by_rule.items()]
-    parts.append(_table(("Rule", "Messages", "Why"), rules, numbers={1}))
+    parts.append(table(("Rule", "Messages", "Why"), rules, numbers={1}))
     groups = groups_of(plan)
     rows = [
         (group.segments, f"{group.removed:,}", f"{group.messages:,}", "; ".join(group.reasons))
@@ -80,8 +67,8 @@ def plan_html(plan: Plan) -> str:
         removed = sum(group.removed for group in rest)
         messages = sum(group.messages for group in rest)
         rows.append((f"and {len(rest):,} more", f"{removed:,}", f"{messages:,}", ""))
-    parts.append(_table(("Where", "Remove", "Of", "Why"), rows, numbers={1, 2}))
-    return _card(plan.header.stream, aside, [*parts, *notes])
+    parts.append(table(("Where", "Remove", "Of", "Why"), rows, numbers={1, 2}))
+    return card(plan.header.stream, aside, [*parts, *notes])
 
 
 def _rule_row(text: str, number: int) -> tuple[str, str, str]:
@@ -101,18 +88,18 @@ def report_html(report: RunReport) -> str:
     parts = [
         _headline(report.removed_messages, report.removed_bytes, "removed"),
         _bar(report.segments),
-        _table(("Rule", "Messages", ""), rules, numbers={1}) if rules else "",
-        _muted(" · ".join(cost)),
+        table(("Rule", "Messages", ""), rules, numbers={1}) if rules else "",
+        muted(" · ".join(cost)),
         *_notes(report_notes(report)),
     ]
-    return _card(report.stream, f"applied as of {brief_instant(report.as_of_ns)}", parts)
+    return card(report.stream, f"applied as of {readable_instant(report.as_of_ns)}", parts)
 
 
 def table_plan_html(plan: TablePlan) -> str:
     """A plan of a table in place as HTML: the rows to remove, by which limit, and from how many files."""
-    aside = f"plan {plan.plan_id[:12]} as of {brief_instant(plan.as_of_ns)}"
+    aside = f"plan {plan.plan_id[:12]} as of {readable_instant(plan.as_of_ns)}"
     notes = [*rows_notes(plan), *guards_text(plan.guards)]
-    return _card(plan.table, aside, [*_rows_parts(plan, "to remove"), *_notes(notes)])
+    return card(plan.table, aside, [*_rows_parts(plan, "to remove"), *_notes(notes)])
 
 
 def table_report_html(report: TableReport) -> str:
@@ -125,21 +112,21 @@ def table_report_html(report: TableReport) -> str:
         f"run {report.run}",
     ]
     notes = [" · ".join(cost), *rows_notes(plan), *passed_guards_text(report)]
-    aside = f"applied as of {brief_instant(plan.as_of_ns)}"
-    return _card(plan.table, aside, [*_rows_parts(plan, "removed"), *_notes(notes)])
+    aside = f"applied as of {readable_instant(plan.as_of_ns)}"
+    return card(plan.table, aside, [*_rows_parts(plan, "removed"), *_notes(notes)])
 
 
 def _rows_parts(plan: TablePlan, verb: str) -> list[str]:
     rules = [(limit, f"{rows:,}", "") for limit, rows in plan.by_limit.items()]
     return [
         _headline(plan.removed_rows, plan.removed_bytes, verb, "row"),
-        f"<div>{_muted(files_text(plan))}</div>",
-        _table(("Limit", "Rows", ""), rows=rules, numbers={1}) if rules else "",
+        f"<div>{muted(files_text(plan))}</div>",
+        table(("Limit", "Rows", ""), rows=rules, numbers={1}) if rules else "",
     ]
 
 
 def _notes(texts: Sequence[str]) -> list[str]:
-    return [f"<div>{_muted(text)}</div>" for text in texts]
+    return [f"<div>{muted(text)}</div>" for text in texts]
 
 
 def explanation_html(explanation: Explanation) -> str:
@@ -154,7 +141,7 @@ def explanation_html(explanation: Explanation) -> str:
         f'<div style="margin:.3em 0">{badge} {escape(explanation.sentence)}</div>',
         f'<ul style="margin:.3em 0 0;padding-left:1.4em;opacity:.75">{lines}</ul>' if lines else "",
     ]
-    return _card(f"{explanation.stream} {explanation.seq:,}", explanation.subject or "", parts)
+    return card(f"{explanation.stream} {explanation.seq:,}", explanation.subject or "", parts)
 
 
 def state_html(state: State) -> str:
@@ -171,11 +158,32 @@ def state_html(state: State) -> str:
         *([("Due", due_text(state.forecast))] if state.forecast.due else []),
         *([("Old", old)] if old else []),
     ]
-    parts = [_headline(state.messages, state.bytes, ""), _table((), held, numbers=set())]
+    parts = [_headline(state.messages, state.bytes, ""), table((), held, numbers=set())]
     if state.topic is not None:
         rows = partition_rows(state.topic)
-        parts += [_muted(settings_text(state.topic.settings)), _numbers(PARTITION_HEAD, rows)]
-    return _card(state.stream, f"next sequence {state.last_seq + 1:,}", parts)
+        parts += [muted(settings_text(state.topic.settings)), _numbers(PARTITION_HEAD, rows)]
+    return card(state.stream, f"next sequence {state.last_seq + 1:,}", parts)
+
+
+def simulation_html(simulation: Simulation) -> str:
+    """A simulation as HTML: the assumption, each policy, and a row for each of its passes."""
+    first, assumption = simulation_text(simulation)[:2]
+    head = ("Policy", "At", "Keeps", "Size", "Removes")
+    rows = [
+        (
+            policy.name,
+            readable_instant(each.at_ns),
+            bounds_text(each.kept),
+            sizes_text(each.kept_bytes),
+            by_rule_text(each.by_rule) if each.removed.upper else "none",
+        )
+        for policy in simulation.policies
+        for each in policy.passes
+    ]
+    policies = [(policy.name, "; ".join(policy.limits)) for policy in simulation.policies]
+    parts = [f"<div>{muted(assumption.strip())}</div>", table((), policies, ())]
+    aside = first.removeprefix(f"{simulation.subject}: ")
+    return card(simulation.subject, aside, [*parts, table(head, rows, {2, 3})])
 
 
 def stats_html(stats: TopicStats) -> str:
@@ -183,20 +191,20 @@ def stats_html(stats: TopicStats) -> str:
     total = stats.rows[0]
     aside = f"{counted(total.partitions, 'partition')}, {counted(total.segments, 'segment')}"
     parts = [_headline(total.messages, total.bytes, ""), _numbers(STATS_HEAD, stats_rows(stats), 2)]
-    return _card(counted(total.topics, "topic"), aside, parts)
+    return card(counted(total.topics, "topic"), aside, parts)
 
 
 def _numbers(head: Sequence[str], rows: Sequence[Sequence[str]], text: int = 0) -> str:
     """A table of numbers after the first `text` columns, which hold text."""
     titles = [name.capitalize() for name in head]
-    return _table(titles, rows, numbers=set(range(text, len(head))))
+    return table(titles, rows, numbers=set(range(text, len(head))))
 
 
 def messages_html(messages: TopicMessages) -> str:
     """Messages of a topic as HTML, with their user headers."""
     rows = list(topic_rows(messages.table))
-    return _card(
-        messages.topic, counted(len(messages), "message"), [_table(HEAD, rows, numbers={0, 1, 3})]
+    return card(
+        messages.topic, counted(len(messages), "message"), [table(HEAD, rows, numbers={0, 1, 3})]
     )
 
 
@@ -204,25 +212,13 @@ def latest_html(latest: Latest) -> str:
     """The newest of the last values as HTML; a last message that deletes its subject is shown as such."""
     rows = [tuple(row.values()) for row in shown_rows(latest)]
     head = ("Subject", "Sequence", "Time", "Operation", "Value")
-    return _card(latest.stream, latest_headline(latest), [_table(head, rows, numbers={1})])
+    return card(latest.stream, latest_headline(latest), [table(head, rows, numbers={1})])
 
 
 def _span(state: State) -> str:
     if state.first_ts_ns is None or state.last_ts_ns is None:
         return "nothing"
-    return f"{brief_instant(state.first_ts_ns)} to {brief_instant(state.last_ts_ns)}"
-
-
-def _card(title: str, aside: str, parts: Sequence[str]) -> str:
-    head = (
-        '<div style="display:flex;justify-content:space-between;gap:2em;flex-wrap:wrap">'
-        f'<strong style="font-size:1.15em">{escape(title)}</strong>{_muted(aside)}</div>'
-    )
-    return f'<div style="{_CARD}">{head}{"".join(parts)}</div>'
-
-
-def _muted(text: str) -> str:
-    return f'<span style="opacity:.65">{escape(text)}</span>'
+    return f"{readable_instant(state.first_ts_ns)} to {readable_instant(state.last_ts_ns)}"
 
 
 def _headline(messages: int, size: int, verb: str, unit: str = "message") -> str:
@@ -237,7 +233,7 @@ def _bar(segments: Mapping[str, int]) -> str:
     """A bar of the segments dropped, rewritten and kept, to scale."""
     total = sum(segments.values())
     if not total:
-        return _muted("no segments")
+        return muted("no segments")
     stripes = "".join(
         f'<div style="flex:{segments[name]} 0 3px;background:{colour}"></div>'
         for name, colour in _COLOURS.items()
@@ -251,27 +247,5 @@ def _bar(segments: Mapping[str, int]) -> str:
     in_all = f"of {counted(total, 'segment')}"
     return (
         f'<div style="display:flex;height:10px;border-radius:5px;overflow:hidden;gap:1px">{stripes}</div>'
-        f'<div style="margin:.3em 0 .8em">{legend}{_muted(in_all)}</div>'
-    )
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: set[int]) -> str:
-    """A table; `numbers` are the right-aligned columns."""
-
-    def cells(row: Sequence[str], tag: str, more: str) -> str:
-        styles = [
-            f"{_CELL.format('right' if at in numbers else 'left')};{_WIDTH[at == len(row) - 1]};{more}"
-            for at in range(len(row))
-        ]
-        pairs = zip(styles, row, strict=True)
-        return "".join(f'<{tag} style="{style}">{escape(cell)}</{tag}>' for style, cell in pairs)
-
-    top = f"<thead><tr>{cells(head, 'th', f'font-weight:600;border-bottom:1px solid {_LINE}')}</tr></thead>"
-    body = "".join(
-        f'<tr style="background:transparent">{cells(row, "td", "font-variant-numeric:tabular-nums")}</tr>'
-        for row in rows
-    )
-    return (
-        '<table style="border-collapse:collapse;border:0;color:inherit;width:100%;margin:.2em 0 .8em;font-size:1em">'
-        f"{top if head else ''}<tbody>{body}</tbody></table>"
+        f'<div style="margin:.3em 0 .8em">{legend}{muted(in_all)}</div>'
     )

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from retention.context.context import OpenedStream
+from retention.core.display import DisplayedList
+from retention.core.json_object import JsonObject
+from retention.core.markup import lines_card
+from retention.core.outcomes import Outcome
 from retention.history.compaction_report import CompactionReport
 from retention.history.report import RunReport
 from retention.inspect.latest import Latest, latest_text
@@ -17,19 +21,23 @@ from retention.plan.simulation import Simulation
 from retention.plots.draw import draw
 from retention.plots.picture import Picture
 from retention.plots.simulation import simulation_chart
+from retention.tables.explain import TableExplanation
 from retention.views.frames import frame_of, table_of
 from retention.views.html import (
     explanation_html,
     latest_html,
     messages_html,
     report_html,
+    simulation_html,
     state_html,
     stats_html,
 )
+from retention.views.table_explanation import table_explanation_text
 from retention.views.text import explanation_text, report_text, state_text
 from retention.views.text_compaction import compaction_text
 from retention.views.text_simulation import simulation_rows, simulation_text
 from retention.views.text_topic import stats_text
+from retention.views.text_warehouse import warehouse_html, warehouse_text
 from retention.views.wording import lines_text
 
 if TYPE_CHECKING:
@@ -52,6 +60,9 @@ class ShownCompaction(CompactionReport):
 
     def __repr__(self) -> str:
         return lines_text(compaction_text(self))
+
+    def _repr_html_(self) -> str:
+        return lines_card(list(compaction_text(self)))
 
 
 class ShownExplanation(Explanation):
@@ -84,6 +95,37 @@ class ShownState(State):
         return state_html(self)
 
 
+class WarehouseState(DisplayedList[Outcome[Any]]):
+    """The states of streams and tables: a list of outcomes with `State` and `TableState`, which converts to frames.
+
+    A stream that cannot be read has its error in its outcome, and in the table.
+    """
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The numbers, one row for each stream and table; `error` has the sentence of one that cannot be read."""
+        return frame_of(self._entries())
+
+    def to_spark(self, spark: SparkSession) -> DataFrame:
+        """The rows of `to_pandas` as a Spark DataFrame; lists are JSON texts."""
+        from retention.engines.spark.frames import spark_frame
+
+        return spark_frame(spark, table_of(self._entries()))
+
+    def _entries(self) -> list[JsonObject]:
+        return [
+            {"name": each.stream, "error": each.sentence}
+            if each.value is None
+            else {"name": each.stream} | each.value.as_json()
+            for each in self
+        ]
+
+    def __repr__(self) -> str:
+        return lines_text(warehouse_text(self))
+
+    def _repr_html_(self) -> str:
+        return warehouse_html(self)
+
+
 class ShownSimulation(Simulation):
     """A simulation that displays itself."""
 
@@ -101,6 +143,19 @@ class ShownSimulation(Simulation):
 
     def __repr__(self) -> str:
         return lines_text(simulation_text(self))
+
+    def _repr_html_(self) -> str:
+        return simulation_html(self)
+
+
+class ShownTableExplanation(TableExplanation):
+    """An explanation of rows that displays itself."""
+
+    def __repr__(self) -> str:
+        return lines_text(table_explanation_text(self))
+
+    def _repr_html_(self) -> str:
+        return lines_card(table_explanation_text(self))
 
 
 class ShownStats(TopicStats):

@@ -38,15 +38,17 @@ def _policy_lines(policy: SimulatedPolicy, noun: str) -> Iterator[str]:
     for each in policy.passes:
         yield f"  at {brief_instant(each.at_ns)}: {_pass_text(each, noun)}"
         if len(each.alone) > 1:
-            yield f"    each rule alone would remove {_by_rule(each.alone)}"
+            yield f"    each rule alone would remove {by_rule_text(each.alone)}"
     yield f"  a pass now {_cost_text(policy.cost, 'files' if noun == 'rows' else 'segments')}"
 
 
 def _pass_text(each: SimulatedPass, noun: str) -> str:
-    kept = f"keeps {bounds_text(each.kept)} of {each.stored:,} {noun} ({_sizes(each.kept_bytes)})"
+    kept = (
+        f"keeps {bounds_text(each.kept)} of {each.stored:,} {noun} ({sizes_text(each.kept_bytes)})"
+    )
     if not each.removed.upper:
         return f"{kept}, removes none"
-    return f"{kept}, removes {_by_rule(each.by_rule)}"
+    return f"{kept}, removes {by_rule_text(each.by_rule)}"
 
 
 def _cost_text(cost: PassCost, pieces: str) -> str:
@@ -54,7 +56,7 @@ def _cost_text(cost: PassCost, pieces: str) -> str:
         f"{verb} {bounds_text(cost.pieces[name])}"
         for name, verb in (("dropped", "drops"), ("rewritten", "rewrites"))
     ]
-    size = f" ({_sizes(cost.bytes_rewritten)})" if cost.bytes_rewritten.upper else ""
+    size = f" ({sizes_text(cost.bytes_rewritten)})" if cost.bytes_rewritten.upper else ""
     opened = f"; planning it opens {counted_bounds(cost.files_read, 'file')}"
     return f"{' and '.join(counts)} {pieces}{size}{opened if cost.files_read.upper else ''}"
 
@@ -70,11 +72,13 @@ def _growth_text(simulation: Simulation) -> str:
     )
 
 
-def _by_rule(rules: Mapping[str, Bounds]) -> str:
+def by_rule_text(rules: Mapping[str, Bounds]) -> str:
+    """The numbers that each rule removes."""
     return ", ".join(f"{bounds_text(number)} by {rule}" for rule, number in rules.items())
 
 
-def _sizes(size: Bounds) -> str:
+def sizes_text(size: Bounds) -> str:
+    """The bounds of a size."""
     return " to ".join(dict.fromkeys(format_size(each) for each in (size.lower, size.upper)))
 
 

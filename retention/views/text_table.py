@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -67,12 +67,11 @@ def table_estimate_text(bounds: TableEstimate) -> list[str]:
 TABLE_HEAD = ("TABLE", "ROWS", "SIZE", "FILES", "FROM", "TO", "POLICY", "LOCATION")
 
 
-def table_row(state: TableState) -> tuple[str, ...]:
+def table_row(state: TableState, instant: Callable[[int], str] = brief_instant) -> tuple[str, ...]:
     """The cells of a table's state, for `TABLE_HEAD`."""
     numbers = (f"{state.rows:,}", format_size(state.bytes), f"{state.files:,}")
     times = (
-        "" if instant is None else brief_instant(instant)
-        for instant in (state.first_ts_ns, state.last_ts_ns)
+        "" if ts_ns is None else instant(ts_ns) for ts_ns in (state.first_ts_ns, state.last_ts_ns)
     )
     return (state.table, *numbers, *times, table_lag_text(state), state.location)
 

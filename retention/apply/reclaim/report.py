@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from retention.core.display import Displayed
 from retention.core.json_object import JsonObject
 
 
@@ -24,8 +25,8 @@ class Amount:
         return {"files": self.files, "bytes": self.bytes}
 
 
-@dataclass(frozen=True)
-class ReclaimReport:
+@dataclass(frozen=True, repr=False)
+class ReclaimReport(Displayed):
     """The outcome of a reclaim of one stream."""
 
     stream: str

@@ -11,6 +11,7 @@ from retention.apply.recover import settle_interrupted
 from retention.apply.seal import seal_ahead
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
+from retention.core.display import Displayed
 from retention.core.json_object import JsonObject
 from retention.core.run_names import parse_run_name
 from retention.core.units import SECOND, format_instant
@@ -50,8 +51,8 @@ class LaterTimes:
     latest_ns: int
 
 
-@dataclass(frozen=True)
-class ClockRepair:
+@dataclass(frozen=True, repr=False)
+class ClockRepair(Displayed):
     """The effects of a wrong clock on a stream, and their repair."""
 
     stream: str

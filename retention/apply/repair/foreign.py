@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
+from retention.core.display import Displayed
 from retention.core.json_object import JsonObject
 from retention.core.spoken_commands import command
 from retention.errors import RefusedError
@@ -17,8 +18,8 @@ from retention.stores.parquet.adopt import aside
 from retention.stores.table_format import Adoption, Unfit
 
 
-@dataclass(frozen=True)
-class ForeignRepair:
+@dataclass(frozen=True, repr=False)
+class ForeignRepair(Displayed):
     """The files that a stream cannot adopt, and their destination."""
 
     stream: str

@@ -13,6 +13,7 @@ from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
 from retention.core.counter_names import BATCH, NEXT_SEQ, OPEN_BASE, REMOVED, named
+from retention.core.display import Displayed
 from retention.core.inventory import ARCHIVE_HEAD, DROPPED, EPOCH, GENERATION, RUN, Counters
 from retention.core.json_object import JsonObject
 from retention.core.table_updates import RaiseCounters
@@ -66,8 +67,8 @@ class CommittedAgain:
         }
 
 
-@dataclass(frozen=True)
-class LostCommitRepair:
+@dataclass(frozen=True, repr=False)
+class LostCommitRepair(Displayed):
     """The lost commits of a stream, oldest first."""
 
     stream: str

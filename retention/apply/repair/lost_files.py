@@ -14,6 +14,7 @@ from retention.apply.recorded_run import Change, recorded_run
 from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
+from retention.core.display import Displayed
 from retention.core.json_object import JsonObject
 from retention.core.table_updates import set_next_seqs
 from retention.datafile.parquet import read_columns, stats_table
@@ -56,8 +57,8 @@ class LostFile:
     last_seq: int
 
 
-@dataclass(frozen=True)
-class FileRepair:
+@dataclass(frozen=True, repr=False)
+class FileRepair(Displayed):
     """Files to remove from a table, and the run that removed them."""
 
     stream: str

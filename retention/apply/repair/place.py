@@ -7,12 +7,13 @@ from dataclasses import asdict, dataclass
 from retention.apply.archive_place import other_place
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
+from retention.core.display import Displayed
 from retention.core.json_object import JsonObject
 from retention.stores.sidecar.warehouse_place import Place, note_place
 
 
-@dataclass(frozen=True)
-class PlaceRepair:
+@dataclass(frozen=True, repr=False)
+class PlaceRepair(Displayed):
     """The location from which a stream is not archived, because another one is recorded for its directory."""
 
     stream: str

@@ -14,6 +14,7 @@ from retention.apply.recorded_run import Change, RecordedRun, recorded_run
 from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
+from retention.core.display import Displayed
 from retention.core.inventory import DataFile
 from retention.core.json_object import JsonObject
 from retention.datafile.parquet import read_columns, stats_table
@@ -52,8 +53,8 @@ class ReturnedMessages:
     """The number of other messages in the file."""
 
 
-@dataclass(frozen=True)
-class ReturnedRepair:
+@dataclass(frozen=True, repr=False)
+class ReturnedRepair(Displayed):
     """The resurrected messages of a stream, and the run that removed them again."""
 
     stream: str

@@ -15,6 +15,7 @@ from retention.apply.recover import settle_interrupted
 from retention.apply.repair.readers import take_back
 from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
+from retention.core.display import Displayed
 from retention.core.inventory import Counters, DataFile
 from retention.core.json_object import JsonObject
 from retention.core.table_updates import (
@@ -60,8 +61,8 @@ class UnsoundFile:
     """Whether some sequences are impossible."""
 
 
-@dataclass(frozen=True)
-class SequenceRepair:
+@dataclass(frozen=True, repr=False)
+class SequenceRepair(Displayed):
     """A repair of sequences, done or planned."""
 
     stream: str

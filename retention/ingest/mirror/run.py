@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from retention.context.context import OpenedStream
+from retention.core.display import Displayed
 from retention.core.json_object import JsonObject
 from retention.core.spoken_commands import command
 from retention.core.wording import counted
@@ -18,8 +19,8 @@ PART_BYTES = 1 << 30
 """Approximate bytes per commit, by the broker's accounting; an interrupted run resumes after the last commit."""
 
 
-@dataclass(frozen=True)
-class Mirrored:
+@dataclass(frozen=True, repr=False)
+class Mirrored(Displayed):
     """The messages that a run carried over to one stream."""
 
     stream: str

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from retention.context.context import OpenedStream
 from retention.context.topic import topic_of
+from retention.core.display import Displayed
 from retention.core.labels import labelled, on_stream
 from retention.datafile.segment_writer import Staged, Staging
 from retention.engines.select import Engines
@@ -37,7 +38,7 @@ _TELLING_BYTES = 4_096
 
 
 @dataclass(frozen=True)
-class TopicImported:
+class TopicImported(Displayed):
     """The content of a topic's directory, and whether this import wrote it."""
 
     stream: str

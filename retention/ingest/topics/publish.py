@@ -35,7 +35,7 @@ class TopicAck(Ack):
     partition: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TopicPublished(Published):
     """The answer to a batch for a topic."""
 

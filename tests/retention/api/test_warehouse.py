@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib.metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,3 +150,62 @@ def test_the_package_opens_warehouses_and_knows_its_version() -> None:
     assert retention.__version__ == importlib.metadata.version("lake-retention")
     with pytest.raises(AttributeError, match="no attribute 'close_warehouse'"):
         _ = retention.close_warehouse
+
+
+def test_the_state_of_a_warehouse_has_a_row_for_each_stream(tmp_path: Path) -> None:
+    warehouse = opened(tmp_path, ORDERS, OTHER)
+    warehouse.stream("OTHER").publish(lines(5, "other.a"))
+    state = warehouse.state()
+    assert [outcome.stream for outcome in state] == ["ORDERS", "OTHER"]
+    assert state.to_pandas()[["name", "messages"]].to_numpy().tolist() == [
+        ["ORDERS", 0],
+        ["OTHER", 5],
+    ]
+    assert "at least 2 messages" in repr(state)
+    assert "at least 2 messages" in state._repr_html_()
+    assert warehouse.state(["OTHER"])[0].value == warehouse.stream("OTHER").state()
+    assert warehouse.state([]) == []
+    assert isinstance(warehouse.state(["NONE"])[0].error, UsageError)
+
+
+def test_a_stream_that_cannot_be_read_is_in_the_state_with_its_error(tmp_path: Path) -> None:
+    warehouse = opened(tmp_path, ORDERS, OTHER, format="delta")
+    warehouse.stream("OTHER").publish(lines(5, "other.a"))
+    [log] = (tmp_path / "streams" / "OTHER").rglob("00000000000000000000.json")
+    log.write_text("{")
+    state = opened(tmp_path, ORDERS, OTHER, format="delta").state()
+    assert state[1].error is not None
+    assert "OTHER" in state.to_pandas()["error"][1]
+    assert "OTHER: " in repr(state)
+
+
+def test_everything_that_a_warehouse_returns_displays_itself(tmp_path: Path) -> None:
+    warehouse = opened(tmp_path, {**ORDERS, "max_msgs": 3}, {"name": "<b"})
+    orders = warehouse.stream("ORDERS")
+    published = orders.publish(lines(9))
+    run = orders.plan().apply().run
+    shown: list[Any] = [
+        warehouse,
+        orders,
+        published,
+        warehouse.run(run),
+        warehouse.show_undo(run),
+        warehouse.undo(run),
+        warehouse.plan(),
+        warehouse.apply(),
+        warehouse.history(),
+        warehouse.runs(),
+        warehouse.runs()[0],
+        warehouse.state(),
+        warehouse.reclaim(),
+        warehouse.compact(["ORDERS"]),
+        orders.compact().apply(),
+        orders.simulate(max_msgs=2),
+        orders.repair_lost_files(),
+        orders.consumers,
+        orders.consumers.list(),
+    ]
+    for value in shown:
+        assert "<strong" in value._repr_html_(), type(value)
+        assert "<b<" not in value._repr_html_()
+        assert len(repr(value)) < 2_000
