@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-all check static suite test long conformance bench format lock docs pictures
+.PHONY: help setup demo demo-all check static suite test long conformance bench format lock docs pictures notebooks
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -57,6 +57,9 @@ lock: setup  ## Write the locks anew: requirements.lock, requirements-image.lock
 		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" -o requirements-image.lock
 	$(BIN)/uv pip compile requirements-airflow.in --quiet --universal --python-version 3.11 --no-annotate \
 		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" -o requirements-airflow.lock
+
+notebooks: setup  ## Execute the notebooks and store their outputs in them
+	@$(BIN)/python -m scripts.notebooks
 
 pictures: setup  ## Draw the pictures of docs/pictures anew
 	@$(BIN)/python -m scripts.pictures

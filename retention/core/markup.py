@@ -80,8 +80,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers: Collectio
     )
     width = "auto" if head and len(head) - 1 in numbers else "100%"
     return (
-        '<table style="border-collapse:collapse;border:0;color:inherit;margin:.2em 0 .8em;font-size:1em;'
-        f'width:{width}">'
+        '<table style="table-layout:auto;border-collapse:collapse;border:0;color:inherit;margin:.2em 0 .8em;'
+        f'font-size:1em;width:{width}">'
         f"{top}<tbody>{body}</tbody></table>"
         f"{muted(_more(len(rows) - MOST_ROWS)) if len(rows) > MOST_ROWS else ''}"
     )
