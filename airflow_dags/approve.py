@@ -11,8 +11,9 @@ from airflow.sdk import Context, TaskInstanceState
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_dags.engine import Engine
+from airflow_dags.files import file_name
 from airflow_dags.question import is_shown, question
-from airflow_dags.running import file_name, say_last, skip_task
+from airflow_dags.running import say_last, skip_task
 from airflow_dags.steps import ASKED, ASKING, STREAM, Counts
 from airflow_dags.tasks import OneStream, beside
 

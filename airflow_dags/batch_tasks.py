@@ -14,6 +14,7 @@ from airflow_dags.assets import update_assets
 from airflow_dags.batches import Batch
 from airflow_dags.ending import BUSY
 from airflow_dags.engine import Engine
+from airflow_dags.files import report_path
 from airflow_dags.record import (
     Failure,
     Record,
@@ -27,7 +28,6 @@ from airflow_dags.running import (
     JobTask,
     ProcessOperator,
     fail,
-    report_path,
     run_parameters,
     say_last,
     skip_task,

@@ -39,6 +39,8 @@ class Engine:
     """Environment variables of the jobs, with templates: `{"AWS_SECRET_ACCESS_KEY": "{{ conn.lake.password }}"}`."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the jobs (`airflow_dags.options.OPTIONS`): `{"wait": "10m", "log_format": "json"}`."""
+    pages: str | None = None
+    """The address at which browsers reach `reports`, for pages that tasks write and link; None: no pages."""
     cluster: Cluster | None = None
     """The cluster for jobs; None: `python -m retention.jobs.…` on Airflow's worker."""
 
@@ -51,7 +53,7 @@ class Engine:
         return str(Path(self.environment, "bin", name))
 
     def __post_init__(self) -> None:
-        """Refuse relative paths, and options that no job has.
+        """Refuse relative paths, an address without a scheme, and options that no job has.
 
         Raises:
             ValueError: names the first one.
@@ -63,3 +65,8 @@ class Engine:
                     f"{name}: {getattr(self, name)} is not an absolute path on a disk, and tasks run in folders of "
                     "their own; write one"
                 )
+        if self.pages is not None and "://" not in self.pages:
+            raise ValueError(
+                f"pages: {self.pages!r} is not an address; write where browsers reach `reports`, such as "
+                "'https://lake.example.com/reports'"
+            )

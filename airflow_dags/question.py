@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from airflow_dags.engine import Engine
+from airflow_dags.files import page_address
 from airflow_dags.steps import Counts
 
 _SECOND = 1_000_000_000
@@ -21,7 +22,7 @@ def question(engine: Engine, stream: str, plan: Counts) -> str:
             "",
             "| | |",
             "|---|---|",
-            *(f"| {name} | {value} |" for name, value in _rows(plan)),
+            *(f"| {name} | {value} |" for name, value in _rows(engine, plan)),
             "",
             *(f"Guard: the pass {sentence}; this run continues.\n" for sentence in plan["guards"]),
             "Approval covers these numbers: if `apply` would remove more, it removes nothing. After Reject, the stream "
@@ -62,7 +63,7 @@ def instant(ns: int) -> str:
         return f"{ns} ns"
 
 
-def _rows(plan: Counts) -> Iterator[tuple[str, str]]:
+def _rows(engine: Engine, plan: Counts) -> Iterator[tuple[str, str]]:
     yield from ((name, f"{plan[name]:,}") for name in ("messages", "rows") if name in plan)
     for rule, count in plan["by_rule"].items():
         yield f"by `{rule}`", f"{count:,}"
@@ -76,3 +77,5 @@ def _rows(plan: Counts) -> Iterator[tuple[str, str]]:
         yield "newest", f"{latest}{instant(extent['newest_ns'])}"
     yield "as of", instant(plan["as_of_ns"])
     yield "report", f"`{plan['report']}`"
+    if address := page_address(engine, Path(plan["report"])):
+        yield "page", f"[{address}]({address})"

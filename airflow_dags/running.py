@@ -21,6 +21,8 @@ from airflow.sdk.execution_time.context import context_to_airflow_vars
 
 from airflow_dags.ending import Ending, read_ending
 from airflow_dags.engine import Engine
+from airflow_dags.files import has_page, job_report, page_path
+from airflow_dags.links import links_of
 from airflow_dags.options import arguments_of
 from airflow_dags.steps import SKIPPED, OtherReleaseError, Step, parameter_mistake
 
@@ -89,14 +91,17 @@ class JobTask(Launcher, Generic[Result]):
             context: Airflow's context.
         """
         ti = context["ti"]
-        path = report_path(self.engine, ti, self.task_id, f"{ti.try_number}.json")
+        path = job_report(self.engine, ti, self.task_id)
+        page = page_path(path) if has_page(self.engine, self.step.job) else None
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
+        for written in (path, page_path(path)):
+            written.unlink(missing_ok=True)
         shared = [
             f"--config={self.engine.config}",
             f"--engine={self.engine.engine}",
             *(f"--stream={stream}" for stream in streams),
             f"--report-file={path}",
+            *([] if page is None else [f"--report-html={page}"]),
             *arguments_of(self.engine.options, self.step.name, label),
             *_ends(),
         ]
@@ -109,23 +114,14 @@ class JobTask(Launcher, Generic[Result]):
                 f"{label}: {self.step.name} did not finish within {self.execution_timeout} and was stopped; nothing "
                 "is half done; give it more time, or see in the log above what it waits for"
             ) from None
+        if page is not None and page.exists():
+            log.info("%s: %s shows its streams", label, page)
         ending = read_ending(code, path)
         if code == 0 and ending.report is None:
             raise AirflowFailException(
                 f"{path}: the job succeeded, but wrote no report here; name a folder that it can write to"
             )
         return ending, path
-
-
-def report_path(engine: Engine, ti: Any, task_id: str, end: str) -> Path:
-    """The path among the reports of a file of a task of this run."""
-    folder = Path(engine.reports, ti.dag_id, ti.run_id.replace("/", "_"))
-    return folder / f"{file_name(ti, task_id)}.{end}"
-
-
-def file_name(ti: Any, task_id: str) -> str:
-    """The part of a file's name that identifies the task, with its index if it is mapped."""
-    return task_id if ti.map_index is None or ti.map_index < 0 else f"{task_id}.{ti.map_index}"
 
 
 def fail(ending: Ending) -> NoReturn:
@@ -160,6 +156,7 @@ class ProcessOperator(Launcher, BaseOperator):  # type: ignore[misc]
     def __init__(self, *, engine: Engine, step: Step, **options: Any) -> None:
         super().__init__(**options)
         self.engine, self.step = engine, step
+        self.operator_extra_links = links_of(engine, step)
         self.variables = dict(engine.variables)
 
     def launch(self, arguments: list[str], variables: Mapping[str, str], context: Context) -> int:

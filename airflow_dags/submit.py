@@ -14,6 +14,7 @@ from airflow_dags.batch_tasks import BatchTask
 from airflow_dags.batches import Batch
 from airflow_dags.ending import code_of_spark
 from airflow_dags.engine import Cluster, Engine
+from airflow_dags.links import links_of
 from airflow_dags.running import BARE, Launcher
 from airflow_dags.steps import Counts, Step
 from airflow_dags.tasks import Before, StepTask
@@ -46,6 +47,7 @@ class SparkOperator(Launcher, SparkSubmitOperator):  # type: ignore[misc]
             **cluster.options,
         )
         self.engine, self.step = engine, step
+        self.operator_extra_links = links_of(engine, step)
 
     def launch(self, arguments: list[str], variables: Mapping[str, str], context: Context) -> int:
         """Submit the job and wait for it; returns its exit code, as passed on by Spark."""

@@ -211,7 +211,7 @@ def _expiry(policy: Policy) -> list[str]:
     if policy.max_age_ns is not None and policy.expiry == "head":
         sentences.append(
             "age removes messages from the lowest sequence on and stops at the first young one: old ones after it are"
-            " kept as long (expiry: each removes them)"
+            " kept as long as it is (`expiry: each` would remove them too)"
         )
     if policy.allow_msg_ttl:
         sentences.append("a message with a Nats-TTL is removed when that has passed")

@@ -114,7 +114,8 @@ def _run(rows: Iterator[dict[str, Any]], basis: RunBasis) -> Iterator[str]:
 def _fact(column: str, value: Any) -> tuple[str, str]:
     words = column.replace("_", " ")
     if column.endswith("bytes"):
-        return words, f"{value:,} ({format_size(value)})"
+        size = format_size(value)
+        return words, size if size == f"{value} B" else f"{value:,} ({size})"
     return words, f"{value:,}" if isinstance(value, int) and column != "process" else str(value)
 
 

@@ -34,7 +34,7 @@ border:1px solid var(--line);border-radius:4px;padding:.05em .3em}
 .pictures figure{flex:1 1 20rem;margin:.5rem 0;max-width:40rem}
 .retention-picture{color:var(--ink)}
 table{border-collapse:collapse;width:100%;margin:.4rem 0}
-table.pair{max-width:32rem}
+table.pair{width:auto;min-width:min(32rem,100%)}
 th{text-align:left;font-weight:600;color:var(--muted);font-size:.85rem;white-space:nowrap}
 th,td{padding:.3rem .9rem .3rem 0;border-bottom:1px solid var(--line);vertical-align:top}
 th:last-child,td:last-child{padding-right:0}
@@ -101,8 +101,8 @@ def sentence(content: str) -> Html:
 
 
 def muted(content: str) -> Html:
-    """A text of less weight."""
-    return Html(f'<p class="muted">{text(content)}</p>')
+    """A sentence of less weight."""
+    return Html(f'<p class="muted">{sentence(content)}</p>')
 
 
 def items(contents: Iterable[str]) -> Html:

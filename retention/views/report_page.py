@@ -163,7 +163,7 @@ def _row(each: Overview, detailed: Mapping[str, int]) -> tuple[str, ...]:
 def _section(section: Section, pictures: _Pictures) -> Iterator[str]:
     report, overview = section.report, section.report.overview
     yield f'<h2 id="s{pictures.next_section()}">{name(overview.name)}</h2>\n'
-    yield muted(f"{overview.kind.capitalize()}. {report.policy}")
+    yield muted(f"{overview.kind.capitalize()}. {_first_upper(report.policy)}")
     for problem in (overview.error, *report.refused):
         if problem:
             yield f'<p class="bad">{sentence(problem)}</p>\n'
@@ -310,11 +310,7 @@ def _runs(report: LogReport) -> Iterator[str]:
     yield from table(head, map(_run_row, report.runs[:_MOST_RUNS]), head[3:6])
     rest = len(report.runs) - _MOST_RUNS
     if rest > 0:
-        yield muted(
-            f"{rest:,} earlier runs: `retention history` lists them.".replace("`", "“", 1).replace(
-                "`", "”"
-            )
-        )
+        yield muted(f"{rest:,} earlier runs: `retention history` lists them.")
 
 
 def _run_row(run: RunSummary) -> tuple[str, ...]:

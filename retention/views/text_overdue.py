@@ -20,7 +20,7 @@ def overdue_text(overdue: Mapping[str, Any] | None) -> str:
     least = overdue["messages_at_least"]
     bound = "" if overdue["messages_at_most"] == least else "at least "
     number = f"{bound}{counted(least, 'message')} older than max_age {'is' if least == 1 else 'are'} kept"
-    return f"{number} after {_end(overdue)}, which is younger (expiry: each removes old ones)"
+    return f"{number} after {_end(overdue)}, which is younger (`expiry: each` would remove old ones too)"
 
 
 def _end(overdue: Mapping[str, Any]) -> str:

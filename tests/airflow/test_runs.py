@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -133,6 +134,25 @@ def test_a_run_does_what_each_stream_needs(
     assert "restore it from a copy (exit code 6)" in logged.out + logged.err
     [record] = [run for run in world.runs("WAITS") if run["kind"] == "apply"]
     assert record["who"]["scheduler"]["airflow"]["task_id"] == "WAITS.apply"
+
+
+def test_tasks_link_the_page_about_their_stream(home: Path, world: World, client: Any) -> None:
+    pages = "https://lake.example.com/reports"
+    dag = load(world.fill("ORDERS", "WAITS").write_dag_file(home / "dags", pages=repr(pages)))
+    with answering(client, approve) as questions:
+        run = dag.test(run_conf={"streams": ["ORDERS", "WAITS"]})
+    for task in ("ORDERS.plan", "ORDERS.apply", "WAITS.plan", "WAITS.apply"):
+        link = str(entry_of(client, run, task, "_link_PageLink"))
+        assert link.startswith(f"{pages}/retention/")
+        page = Path(world.reports, unquote(link.removeprefix(f"{pages}/")))
+        assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    [question] = questions
+    assert entry_of(client, run, "WAITS.plan", "_link_PageLink") in question["body"]
+    where = f"/api/v2/dags/retention/dagRuns/{run.run_id}/taskInstances/ORDERS"
+    shown = {step: client.get(f"{where}.{step}/links").json() for step in ("apply", "reclaim")}
+    link = entry_of(client, run, "ORDERS.apply", "_link_PageLink")
+    assert shown["apply"]["extra_links"] == {"Retention report": link}
+    assert shown["reclaim"]["extra_links"] == {}
 
 
 def test_a_plan_that_is_rejected_removes_nothing(home: Path, world: World, client: Any) -> None:

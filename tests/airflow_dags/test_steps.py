@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -280,3 +281,26 @@ def test_relative_paths_are_refused() -> None:
 def test_options_that_no_job_takes_are_refused(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         Engine("/srv/retention.yaml", "/e", "/r", options=options)
+
+
+def test_a_page_next_to_a_report_has_an_address_where_browsers_reach_the_reports(
+    tmp_path: Path,
+) -> None:
+    engine = Engine("/srv/retention.yaml", "/e", str(tmp_path), pages="https://lake.example.com/r/")
+    report = tmp_path / "nightly" / "manual__2026-01-01T00:00:00+00:00" / "A B.plan.1.json"
+    plan = {
+        **PLANNED,
+        "report": str(report),
+        "grace": "7d",
+        "guards": [],
+        "by_rule": {},
+        "bytes": 0,
+    }
+    assert "| page |" not in question(engine, "A", plan)
+    report.parent.mkdir(parents=True)
+    report.with_suffix(".html").touch()
+    address = "https://lake.example.com/r/nightly/manual__2026-01-01T00%3A00%3A00%2B00%3A00/A%20B.plan.1.html"
+    assert f"| page | [{address}]({address}) |" in question(engine, "A", plan)
+    assert "| page |" not in question(replace(engine, pages=None), "A", plan)
+    with pytest.raises(ValueError, match="pages: 'reports' is not an address; write where"):
+        replace(engine, pages="reports")

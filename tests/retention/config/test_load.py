@@ -428,7 +428,8 @@ def test_a_configuration_is_said_in_words(tmp_path: Path) -> None:
     assert explain_config(load(tmp_path, text)) == [
         "ORDERS: a message is removed 30 days after it was stored, or when 1,000,000 newer ones exist;"
         " a later limit never restores it. Age removes messages from the lowest sequence on and"
-        " stops at the first young one: old ones after it are kept as long (expiry: each removes them)."
+        " stops at the first young one: old ones after it are kept as long as it is"
+        " (`expiry: each` would remove them too)."
         " Kept as Delta in segments of 256 MiB or 1 day;"
         " removed files are kept 7 days."
     ]

@@ -37,7 +37,7 @@ def test_age_and_count_are_said_together() -> None:
         "a message is removed 30 days after it was stored, or when 1,000,000 newer ones exist;"
         " a later limit never restores it",
         "age removes messages from the lowest sequence on and stops at the first young one:"
-        " old ones after it are kept as long (expiry: each removes them)",
+        " old ones after it are kept as long as it is (`expiry: each` would remove them too)",
     ]
 
 

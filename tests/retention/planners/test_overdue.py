@@ -25,7 +25,7 @@ TIMES = ((90,), (10, 20), (91, 30), (92, 93))
 """Times by segment, in seconds; at an age limit of 50 seconds, three are too old."""
 LINE = (
     "3 messages older than max_age are kept after message 1, stored 2023-11-14T22:14:50Z, which is younger"
-    " (expiry: each removes old ones)"
+    " (`expiry: each` would remove old ones too)"
 )
 
 
