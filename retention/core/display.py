@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from retention.core.markup import card, escape, shortened, table, text_table
 from retention.core.payload_preview import preview
 from retention.core.units import SECOND, format_duration, format_instant, format_size
+from retention.core.wording import capitalized
 from retention.errors.printable import visible
 
 Item = TypeVar("Item")
@@ -91,11 +92,11 @@ def fields_html(kind: str, fields: Mapping[str, Any]) -> str:
     """Fields as a card; a list of records is a table of its own below the others."""
     title, rest = _titled(fields)
     lists = {name: value for name, value in rest.items() if _is_records(value)}
-    parts = [table((), [(_capital(label), value) for label, value in _pairs(rest)], ())]
+    parts = [table((), [(capitalized(label), value) for label, value in _pairs(rest)], ())]
     for name, records in lists.items():
         head, rows, numbers = table_of_records(records)
-        parts.append(f"<div>{escape(_capital(_label(name)))}</div>")
-        parts.append(table([_capital(label) for label in head], rows, numbers))
+        parts.append(f"<div>{escape(capitalized(_label(name)))}</div>")
+        parts.append(table([capitalized(label) for label in head], rows, numbers))
     return card(title or kind, kind if title else "", parts)
 
 
@@ -105,7 +106,7 @@ def records_html(title: str, records: Sequence[Mapping[str, Any]]) -> str:
         return card(title or "none", "none" if title else "", [])
     head, rows, numbers = table_of_records(records)
     return card(
-        title, f"{len(rows):,}", [table([_capital(label) for label in head], rows, numbers)]
+        title, f"{len(rows):,}", [table([capitalized(label) for label in head], rows, numbers)]
     )
 
 
@@ -169,10 +170,6 @@ def _is_records(value: Any) -> bool:
 def _label(name: str) -> str:
     words = name.removesuffix("_ns").split("_")
     return " ".join(_NAMES.get(word, word) for word in words)
-
-
-def _capital(label: str) -> str:
-    return label[:1].upper() + label[1:]
 
 
 def table_of_records(

@@ -24,3 +24,12 @@ def wrong_length(length: int | None, expected: int) -> str:
     ('is missing', 'has 1 byte, not 7')
     """
     return "is missing" if length is None else f"has {counted(length, 'byte')}, not {expected}"
+
+
+def capitalized(text: str) -> str:
+    """A text whose first letter is a capital; the others stay.
+
+    >>> capitalized("last S3 place"), capitalized("")
+    ('Last S3 place', '')
+    """
+    return text[:1].upper() + text[1:]

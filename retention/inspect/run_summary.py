@@ -53,8 +53,7 @@ class RunSummary:
     @property
     def after(self) -> int | None:
         """The messages or rows after it; None: they were not counted."""
-        record = self.record
-        return record.kept_rows if isinstance(record, TableRun) else record.kept_messages
+        return kept_of(self.record)
 
     @property
     def who(self) -> str:
@@ -109,6 +108,11 @@ def kind_text(record: RunRecord) -> str:
     elif isinstance(record, Undone | TableUndone):
         what = f"undo of {record.undoes}"
     return what if record.is_done else f"{what}, {record.status}"
+
+
+def kept_of(record: RunRecord) -> int | None:
+    """The messages or rows after a run; None: they were not counted."""
+    return record.kept_rows if isinstance(record, TableRun) else record.kept_messages
 
 
 def amount_of(record: RunRecord) -> tuple[int, int]:

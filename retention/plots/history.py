@@ -13,6 +13,7 @@ from retention.core.units import DAY, format_size
 from retention.core.wording import counted
 from retention.history.kinds import RestoredRun, TableRun, TableUndone, Undone
 from retention.history.record import RunRecord
+from retention.inspect.run_summary import kept_of
 from retention.plots.charts import Chart, Curve, Curves, Series, Stack
 from retention.plots.palette import KEPT
 from retention.plots.plan import LONGEST_NAME, MOST_COLUMNS
@@ -103,7 +104,9 @@ def kept_after(runs: Sequence[RunRecord], stored: StoredNow | None) -> Curve:
     """
     counted_back = {} if stored is None else _counted_back(runs, stored)
     points = [(record, counted_back.get(record.run)) for record in runs]
-    recorded = [(run, _kept(run) if _kept(run) is not None else number) for run, number in points]
+    recorded = [
+        (run, kept_of(run) if kept_of(run) is not None else number) for run, number in points
+    ]
     return _curve(recorded, None if stored is None else (stored.at_ns, stored.messages))
 
 
@@ -145,10 +148,6 @@ def _instant(record: RunRecord) -> int:
     """The instant of a run; an undo has that of the undone run, so its name has its own."""
     is_undo = isinstance(record, Undone)
     return started_ns(record.run, record.as_of_ns) if is_undo else record.as_of_ns
-
-
-def _kept(record: RunRecord) -> int | None:
-    return record.kept_rows if isinstance(record, TableRun) else record.kept_messages
 
 
 def _removed(record: RunRecord) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from html import escape as html_escape
 
+from retention.core.display import readable_instant
 from retention.errors.printable import visible
 from retention.plots.wording import short_name
-from retention.views.wording import brief_instant
 
 LONGEST = 120
 """The characters of a name that a page shows; the middle of a longer one is cut."""
@@ -89,7 +89,7 @@ def code(content: str) -> Html:
 
 def instant(ns: int) -> Html:
     """An instant to the second, in one line."""
-    return Html(f'<span class="once">{brief_instant(ns).replace("T", " ")}</span>')
+    return Html(f'<span class="once">{readable_instant(ns)}</span>')
 
 
 def sentence(content: str) -> Html:

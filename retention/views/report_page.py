@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from retention.core.units import format_size
-from retention.core.wording import counted
+from retention.core.wording import capitalized, counted
 from retention.errors import UsageError
 from retention.inspect.log_report import LogReport, Overview
 from retention.inspect.run_summary import RunSummary, amount_of, kind_text
@@ -163,7 +163,7 @@ def _row(each: Overview, detailed: Mapping[str, int]) -> tuple[str, ...]:
 def _section(section: Section, pictures: _Pictures) -> Iterator[str]:
     report, overview = section.report, section.report.overview
     yield f'<h2 id="s{pictures.next_section()}">{name(overview.name)}</h2>\n'
-    yield muted(f"{overview.kind.capitalize()}. {_first_upper(report.policy)}")
+    yield muted(f"{overview.kind.capitalize()}. {capitalized(report.policy)}")
     for problem in (overview.error, *report.refused):
         if problem:
             yield f'<p class="bad">{sentence(problem)}</p>\n'
@@ -199,13 +199,13 @@ def _facts(state: State | TableState) -> Iterator[str]:
         yield f"Stored from {brief_instant(state.first_ts_ns)} to {brief_instant(state.last_ts_ns)}."
     if isinstance(state, TableState):
         yield f"Location {state.location}, version {state.version}."
-        yield _first_upper(table_lag_text(state))
-        yield from map(_first_upper, table_due_lines(state.ahead))
+        yield capitalized(table_lag_text(state))
+        yield from map(capitalized, table_due_lines(state.ahead))
         return
-    yield _first_upper(lag_text(state))
-    yield from map(_first_upper, due_lines(state.forecast) or ["nothing is removed by time alone"])
+    yield capitalized(lag_text(state))
+    yield from map(capitalized, due_lines(state.forecast) or ["nothing is removed by time alone"])
     if old := state_overdue_text(state):
-        yield _first_upper(old)
+        yield capitalized(old)
     yield from ahead_text(state.stream, state.ahead)
 
 
@@ -326,10 +326,6 @@ def _run_row(run: RunSummary) -> tuple[str, ...]:
         "" if run.after is None else f"{run.after:,}",
         removed_by(run),
     )
-
-
-def _first_upper(sentence_: str) -> str:
-    return f"{sentence_[:1].upper()}{sentence_[1:]}"
 
 
 class _Pictures:
