@@ -184,8 +184,8 @@ def explain(stream: Stream) -> None:
     limit = stream.opened.config.max_msgs_per_subject
     newest = pa.concat_tables(stream.messages(Selection(subject=PLANE, last=limit + 1)))
     older, younger = (int(newest["seq"][at].as_py()) for at in (0, 1))
-    tell("goes", stream.explain(older, AS_OF).sentence)
-    tell("stays", stream.explain(younger, AS_OF).sentence)
+    tell("removed", stream.explain(older, AS_OF).sentence)
+    tell("kept", stream.explain(younger, AS_OF).sentence)
 
 
 def apply(stream: Stream) -> RunReport:

@@ -53,8 +53,8 @@ def show(directory: Path, tell: Tell) -> None:
     )
     plan = stream.plan()
     tell("release", f"{plan.plan.removed_messages} of {ORDERS} messages go")
-    tell("goes", stream.explain(lost[0]).sentence)
-    tell("stays", stream.explain(UNPAID).sentence)
+    tell("removed", stream.explain(lost[0]).sentence)
+    tell("kept", stream.explain(UNPAID).sentence)
     report = plan.apply()
     tell("left", f"removed {report.removed_messages} messages, kept {stream.state().messages}")
 

@@ -176,7 +176,7 @@ def _removals(policy: Policy) -> str:
             "a sealed segment is removed whole, once every message in it may be removed: a message"
             f" may be removed {_join(reasons)}"
         )
-    return f"a message is removed {_join(reasons)}; a later limit never restores it"
+    return f"a message is removed {_join(reasons)}"
 
 
 def _head_limits(policy: Policy) -> list[str]:

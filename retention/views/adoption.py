@@ -26,11 +26,12 @@ def look_lines(look: TableLook) -> Iterator[str]:
         for reason, count in look.passed_over:
             yield f"  left out: {counted(count, 'file')} ({reason.replace('_', ' ')})"
     else:
+        vectors = f"{counted(look.vectors, 'file has', 'files have')} a deletion vector"
         uncounted = f", and those of {counted(look.uncounted_files, 'file')} without statistics"
         yield (
             f"{look.location} (version {look.version}): {counted(look.rows, 'row')}"
-            f"{uncounted if look.uncounted_files else ''} in {counted_files}; "
-            f"{counted(look.vectors, 'file has', 'files have')} a deletion vector"
+            f"{uncounted if look.uncounted_files else ''} in {counted_files}"
+            f"{f'; {vectors}' if look.vectors else ''}"
         )
     yield f"  columns: {', '.join(f'{format_column(path)} {kind}' for path, kind in look.columns)}"
     unit = "files"
@@ -68,11 +69,17 @@ def effect_line(effect: AgeEffect, look: TableLook) -> str:
             f"{effect.rows_at_least:,} rows ({format_size(effect.whole_bytes)}, not read), and keep "
             f"{counted(effect.cut_files, 'file')} with younger rows, or without statistics that tell"
         )
+    whole = (
+        f"{counted(effect.whole_files, 'file')} whole ({format_size(effect.whole_bytes)}, not read)"
+    )
+    cut = f"rows of {counted(effect.cut_files, 'file')} ({format_size(effect.cut_bytes)} to read)"
+    parts = [
+        *([whole] if effect.whole_files else []),
+        *([cut] if effect.cut_files else []),
+    ]
     return (
-        f"  max_age: {format_duration(effect.max_age_ns)} would remove {effect.rows_at_least:,} to "
-        f"{effect.rows_at_most:,} rows: {counted(effect.whole_files, 'file')} whole "
-        f"({format_size(effect.whole_bytes)}, not read), and rows of {counted(effect.cut_files, 'file')} "
-        f"({format_size(effect.cut_bytes)} to read)"
+        f"  max_age: {format_duration(effect.max_age_ns)} would remove {_rows_text(effect)}"
+        f"{': ' if parts else ''}{' and '.join(parts)}"
     )
 
 
@@ -118,6 +125,13 @@ def adoption_entry(
         "limits": [vars(effect) for effect in effects],
         "config": place,
     }
+
+
+def _rows_text(effect: AgeEffect) -> str:
+    least, most = effect.rows_at_least, effect.rows_at_most
+    if most == 0:
+        return "no row"
+    return counted(most, "row") if least == most else f"{least:,} to {most:,} rows"
 
 
 def _candidate(time: TimeCandidate) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from retention.views.text import (
     MOST_GROUPS,
     bucket_text,
     lag_text,
+    other_arithmetic,
     plan_notes,
     report_notes,
     state_overdue_text,
@@ -135,7 +136,7 @@ def explanation_html(explanation: Explanation) -> str:
     fate = "removed" if explanation.removed else fate
     badge = f'<span style="background:{_COLOURS[colour]};color:#fff;border-radius:4px;padding:.1em .5em">{fate}</span>'
     lines = "".join(
-        f'<li style="margin:.1em 0">{escape(line)}</li>' for line in explanation.arithmetic
+        f'<li style="margin:.1em 0">{escape(line)}</li>' for line in other_arithmetic(explanation)
     )
     parts = [
         f'<div style="margin:.3em 0">{badge} {escape(explanation.sentence)}</div>',

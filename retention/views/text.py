@@ -158,8 +158,13 @@ def _deleted(verb: str, consumers: Sequence[str]) -> list[str]:
 
 
 def explanation_text(explanation: Explanation) -> list[str]:
-    """The lines of an explanation: the sentence, then the arithmetic."""
-    return [explanation.sentence, *(f"  {line}" for line in explanation.arithmetic)]
+    """The lines of an explanation: the sentence, then the arithmetic of the other rules."""
+    return [explanation.sentence, *(f"  {line}" for line in other_arithmetic(explanation))]
+
+
+def other_arithmetic(explanation: Explanation) -> list[str]:
+    """The lines of the arithmetic that the sentence does not contain."""
+    return [line for line in explanation.arithmetic if line not in explanation.sentence]
 
 
 def state_text(state: State) -> list[str]:

@@ -52,7 +52,7 @@ def test_a_table_is_looked_at_and_listed_without_a_limit(tmp_path: Path, lake: C
     assert "400 rows in 4 files" in done.stdout
     assert "  may be the time: created_at (timestamp): " in done.stdout
     assert "  max_age: 30d would remove 100 to 200 rows: 1 file whole" in done.stdout
-    assert "  max_age: 90d would remove 0 to 0 rows" in done.stdout
+    assert "  max_age: 90d would remove no row" in done.stdout
     assert done.stdout.endswith("retention.yaml, without a limit\n")
     assert (tmp_path / "w" / "retention.yaml").read_text() == WRITTEN.replace(
         "# the end\n",

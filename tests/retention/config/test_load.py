@@ -426,8 +426,8 @@ def test_streams_are_values() -> None:
 def test_a_configuration_is_said_in_words(tmp_path: Path) -> None:
     text = "streams: [{name: ORDERS, max_age: 30d, max_msgs: 1000000}]"
     assert explain_config(load(tmp_path, text)) == [
-        "ORDERS: a message is removed 30 days after it was stored, or when 1,000,000 newer ones exist;"
-        " a later limit never restores it. Age removes messages from the lowest sequence on and"
+        "ORDERS: a message is removed 30 days after it was stored, or when 1,000,000 newer ones exist."
+        " Age removes messages from the lowest sequence on and"
         " stops at the first young one: old ones after it are kept as long as it is"
         " (`expiry: each` would remove them too)."
         " Kept as Delta in segments of 256 MiB or 1 day;"
@@ -442,7 +442,7 @@ def test_a_table_of_keys_is_said_in_words(tmp_path: Path) -> None:
     [words] = explain_config(load(tmp_path, text))
     assert words.startswith(
         "KV_users: a message is removed when 1 newer one on its subject exists, or 7 days after a deletion that is the "
-        "last message on its subject; a later limit never restores it."
+        "last message on its subject."
     )
 
 

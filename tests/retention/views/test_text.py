@@ -184,7 +184,7 @@ def test_reports_states_explanations_and_estimates_are_text() -> None:
     assert state_text(unsized)[2].endswith("; at least 3 messages to remove")
     empty = replace(STATE, messages=0, first_ts_ns=None, last_ts_ns=None)
     assert state_text(empty) == ["A: empty; the next message gets sequence 10"]
-    assert explanation_text(EXPLANATION) == ["A 7 goes: <old>.", "  old", "  new"]
+    assert explanation_text(EXPLANATION) == ["A 7 goes: <old>.", "  new"]
     one, some = Bounds(1, 1), Bounds(1, 5)
     bounds = Estimate("A", NOW, some, some, {"max_age": some}, {"dropped": one}, one, one, one)
     assert estimate_text(bounds)[0] == (
