@@ -46,6 +46,7 @@ STYLES = {
     "not acknowledged": Style(ORANGE),
     "held back": Style(VERMILLION),
     "stored": Style(GREEN),
+    "taken": Style(BLUE),
     "held": Style(GREEN, "///"),
     "restored": Style(GREEN, "..."),
     "behind": Style(VERMILLION),
