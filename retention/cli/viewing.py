@@ -45,7 +45,7 @@ def view(
         if note:
             say(f"{opened.name}: {note}")
     if settings.format == "table":
-        put_lines([f"{statement};"])
+        put_lines(f"{statement};".splitlines())
         return
     document = {
         "stream": opened.name,
