@@ -47,6 +47,7 @@ STYLES = {
     "held back": Style(VERMILLION),
     "stored": Style(GREEN),
     "taken": Style(BLUE),
+    "skipped": Style(GREY),
     "held": Style(GREEN, "///"),
     "restored": Style(GREEN, "..."),
     "behind": Style(VERMILLION),
