@@ -28,16 +28,14 @@ from retention.core.units import parse_duration
 from retention.plots.charts import Box, Chart, Strip
 from retention.plots.draw import draw
 from retention.plots.palette import KEPT
+from scripts.source_example import FATE, Row, source_chart, table_rows
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "semantics"
 PICTURES = ROOT / "docs" / "pictures" / "rules"
 NOW = 1_800_000_000 * 10**9
 EXAMPLE = re.compile(r"```yaml\n(?P<settings>[^`]*)```\n\n(?P<table>(?:\|.*\n)+)")
-FATE = "what happens"
 ANY_SUBJECT = {"subjects": [">"], "no_ack": True}
-
-Row = Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -63,12 +61,6 @@ def examples(page: str) -> list[Example]:
         Example(YAML(typ="safe").load(match["settings"]), tuple(table_rows(match["table"])))
         for match in EXAMPLE.finditer(text)
     ]
-
-
-def table_rows(table: str) -> Iterator[Row]:
-    """The rows of a Markdown table, by its header."""
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
-    return (dict(zip(lines[0], line, strict=True)) for line in lines[2:])
 
 
 def outcome(example: Example, directory: Path) -> list[str]:
@@ -283,6 +275,7 @@ def charts(directory: Path) -> Iterator[tuple[str, Chart]]:
     copies = tuple(_copies(mirror.column(name), name) for name in mirror.rows[0])
     yield "mirrors", Chart("A mirror and a stream with a source", caption, copies)
     yield "compaction", _compaction(directory / "compaction")
+    yield "sources", source_chart(PAGES / "sources.md")
 
 
 PASSES = (

@@ -85,7 +85,9 @@ def apply(
     what: What = None,
     tags: Tags = None,
     as_of: AsOf = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask; required without a terminal.")
+    ] = False,
     max_time: MaxTime = None,
     max_bytes: MaxBytes = None,
     allow_future: AllowFuture = False,

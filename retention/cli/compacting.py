@@ -35,7 +35,12 @@ def compact(
     streams: Compacted = None,
     tags: Tags = None,
     max_bytes: Annotated[
-        str | None, typer.Option("--max-bytes", metavar="SIZE", help="Rewrite at most this much.")
+        str | None,
+        typer.Option(
+            "--max-bytes",
+            metavar="SIZE",
+            help="Rewrite at most this much in all, the best merges first.",
+        ),
     ] = None,
     max_time: Annotated[
         str | None,

@@ -30,14 +30,18 @@ Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 File = Annotated[
     str | None,
     typer.Option(
-        "--from", metavar="FILE", help="JSON as `nats consumer info --json` prints it, - for input."
+        "--from",
+        metavar="FILE",
+        help="Other settings: JSON as `nats consumer info --json` prints it; - for input.",
     ),
 ]
 Filters = Annotated[
     list[str] | None,
     typer.Option("--filter", metavar="FILTER", help="Only matching subjects; may be repeated."),
 ]
-Ack = Annotated[str | None, typer.Option(metavar="POLICY", help="explicit, all or none.")]
+Ack = Annotated[
+    str | None, typer.Option(metavar="POLICY", help="explicit (the default), all or none.")
+]
 Deliver = Annotated[
     str | None,
     typer.Option(
@@ -80,10 +84,8 @@ def add(
     """Create a consumer."""
     settings = settings_of(ctx)
     defaults = {"durable_name": name, "ack_policy": "explicit"}
-    config = (
-        defaults | _from_file(file) | _from_options(filters, ack, deliver) | {"durable_name": name}
-    )
-    _put(settings, _of(settings, stream).add(config))
+    config = defaults | _from_file(file) | _from_options(filters, ack, deliver)
+    _put(settings, _of(settings, stream).add(_named(config, name)))
 
 
 @consumers.command()
@@ -91,10 +93,18 @@ def subscribe(
     ctx: typer.Context,
     subject: Annotated[
         str,
-        typer.Argument(metavar="SUBJECT", help="Only this stream.", show_default=False),
+        typer.Argument(
+            metavar="SUBJECT",
+            help="The subject: exactly one stream stores it, or --stream names one.",
+            show_default=False,
+        ),
     ],
     name: Annotated[
-        str, typer.Option(metavar="NAME", help="The consumer's name. Default: generated.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The consumer; an existing one is used unchanged. Default: a generated name.",
+        ),
     ] = "",
     stream: Annotated[
         str, typer.Option(metavar="STREAM", help="The stream, if several store the subject.")
@@ -123,7 +133,8 @@ def update(
     config = dict(held.info(name).config)
     if filters:
         config = {key: config[key] for key in config if not key.startswith("filter_subject")}
-    _put(settings, held.update(config | _from_file(file) | _from_options(filters, None, None)))
+    config |= _from_file(file) | _from_options(filters, None, None)
+    _put(settings, held.update(_named(config, name)))
 
 
 @consumers.command()
@@ -131,7 +142,9 @@ def rm(
     ctx: typer.Context,
     stream: OneStream,
     name: Name,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask; required without a terminal.")
+    ] = False,
 ) -> None:
     """Delete a consumer. The next pass may remove what only it needed."""
     settings = settings_of(ctx)
@@ -183,6 +196,11 @@ def put_consumers(listed: Sequence[ConsumerInfo]) -> None:
 
 def _of(settings: Settings, stream: str) -> StreamConsumers:
     return settings.open().stream(stream).consumers
+
+
+def _named(config: dict[str, Any], name: str) -> dict[str, Any]:
+    """The configuration under the name of the command, wherever a file gave another."""
+    return config | {key: name for key in ("durable_name", "name") if key in config}
 
 
 def _agreed(question: str) -> bool:

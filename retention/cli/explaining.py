@@ -41,7 +41,7 @@ def explain(
         typer.Option(metavar="COLUMN=VALUE,…", help="Of a table: the rows of this key."),
     ] = None,
     file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Of a table: the file of a row.")
+        str | None, typer.Option(metavar="FILE", help="Of a table: the file of a row, with --row.")
     ] = None,
     row: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="The row's position in the file.")

@@ -27,7 +27,7 @@ def nats_backup(
         str,
         typer.Argument(
             metavar="FILE",
-            help="The archive, or a directory (new: with / at its end) for `nats stream restore`.",
+            help="The archive, and FILE.json; or a directory (a new one ends in /) for `nats stream restore`.",
         ),
     ],
 ) -> None:

@@ -30,7 +30,7 @@ StoredAt = Annotated[
     typer.Option(
         "--as-of",
         metavar="TIME",
-        help="The stored time of messages from sources; mirrors keep theirs. Default: now.",
+        help="The stored time of messages from sources, not in the future; mirrors keep theirs. Default: now.",
     ),
 ]
 

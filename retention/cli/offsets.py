@@ -23,7 +23,9 @@ app.add_typer(offsets, name="offset")
 Name = Annotated[
     str,
     typer.Argument(
-        metavar="NAME", help="A consumer's name, or a server's number.", show_default=False
+        metavar="NAME",
+        help="A consumer's name, or a server's number; a group has a number.",
+        show_default=False,
     ),
 ]
 Kind = Annotated[Literal["consumer", "group"], typer.Option(help="The kind of reader.")]

@@ -25,7 +25,10 @@ Named = Annotated[
     ),
 ]
 Reason = Annotated[
-    str, typer.Option("--reason", metavar="TEXT", help="Kept, and part of each refusal.")
+    str,
+    typer.Option(
+        "--reason", metavar="TEXT", help="Kept on record; that of a pause is part of each refusal."
+    ),
 ]
 
 

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 Yes = Annotated[bool, typer.Option("--yes", help="Delete the files (without it: a dry run).")]
 Leftovers = Annotated[
     bool,
-    typer.Option("--leftovers", help="Only files left by killed processes; lists all files."),
+    typer.Option(
+        "--leftovers", help="Only files left by killed processes; deletes those noted a grace ago."
+    ),
 ]
 
 Unlisted = Annotated[

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from retention.plan.plan import Plan
     from retention.rules.requests import Request
 
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask; required without a terminal.")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show the messages to remove; change nothing.")
 ]
@@ -41,7 +41,9 @@ def purge(
     seq: Annotated[
         int | None, typer.Option(metavar="N", help="Only messages below this sequence.")
     ] = None,
-    keep: Annotated[int | None, typer.Option(metavar="N", help="Keep the newest N.")] = None,
+    keep: Annotated[
+        int | None, typer.Option(metavar="N", help="Keep the newest N; not with --seq.")
+    ] = None,
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:
@@ -59,7 +61,9 @@ def delete(
     seqs: Annotated[list[int], typer.Argument(metavar="SEQ", help="The messages' sequences.")],
     erase: Annotated[
         bool,
-        typer.Option("--erase", help="Delete every file with these messages; cannot be undone."),
+        typer.Option(
+            "--erase", help="Delete every file with these messages; cannot be undone. Not on Delta."
+        ),
     ] = False,
     yes: Yes = False,
     dry_run: DryRun = False,
@@ -79,7 +83,9 @@ def delete_segments(
     count: Annotated[
         int,
         typer.Argument(
-            metavar="N", help="The number of segments, oldest first.", show_default=False
+            metavar="N",
+            help="The number of segments, oldest first; 4294967295: all.",
+            show_default=False,
         ),
     ],
     yes: Yes = False,

@@ -31,7 +31,10 @@ def restore(  # noqa: PLR0913, PLR0917  (typer makes options of parameters)
         typer.Option("--from", metavar="ARCHIVE", help="The archive. Default: as configured."),
     ] = None,
     seq: Annotated[
-        str | None, typer.Option(metavar="A..B", help="Only these sequences, both included.")
+        str | None,
+        typer.Option(
+            metavar="A..B", help="Only these sequences, both included; A.. and ..B are open."
+        ),
     ] = None,
     partition: Partition = None,
     offset: Annotated[

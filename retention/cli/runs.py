@@ -65,7 +65,12 @@ def history(
     ] = None,
     output: Annotated[
         str | None,
-        typer.Option("-o", "--output", metavar="FILE", help="With export: the file to write."),
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="With export: the file to write. Default: standard output.",
+        ),
     ] = None,
 ) -> None:
     """List runs, newest first; show or export them."""

@@ -17,7 +17,9 @@ from retention.errors import ConfigError, UsageError
 Set = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="A limit as retention.yaml has it; may be repeated."
+        "--set",
+        metavar="KEY=VALUE",
+        help="A limit as retention.yaml has it (max_age=0: none); may be repeated.",
     ),
 ]
 PolicyFiles = Annotated[
@@ -29,7 +31,9 @@ PolicyFiles = Annotated[
 At = Annotated[
     list[str] | None,
     typer.Option(
-        "--at", metavar="TIME", help="The instant of a pass, such as now+30d; may be repeated."
+        "--at",
+        metavar="TIME",
+        help="The instant of a pass; may be repeated. Default: now, now+7d and now+30d.",
     ),
 ]
 

@@ -20,7 +20,8 @@ def view(
         list[str] | None,
         typer.Option(
             metavar="FIELD:TYPE",
-            help="A column with a value of the JSON payload, such as total:double; may be repeated.",
+            help="A column with a value of the JSON payload, such as total:double; may be repeated. "
+            "Types: string, boolean, int, bigint, double, decimal(P,S), date, timestamp.",
         ),
     ] = None,
     name: Annotated[
@@ -44,7 +45,7 @@ def view(
         if note:
             say(f"{opened.name}: {note}")
     if settings.format == "table":
-        put_lines([f"{statement};"])
+        put_lines(f"{statement};".splitlines())
         return
     document = {
         "stream": opened.name,

@@ -50,7 +50,10 @@ def publish(
         str | None, typer.Option(metavar="W", help="The writer's name; with --batch: exactly once.")
     ] = None,
     batch: Annotated[
-        int | None, typer.Option(metavar="N", help="The batch number; rises with every batch.")
+        int | None,
+        typer.Option(
+            metavar="N", help="The batch number; one not above the writer's last stores nothing."
+        ),
     ] = None,
     rejects: Annotated[
         str | None,
@@ -113,7 +116,11 @@ def nats_backup(
         typer.Argument(metavar="FILE", help="Archives, or directories of `nats stream backup`."),
     ],
     stream: Annotated[
-        str | None, typer.Option(metavar="S", help="The stream. Default: the file's stem.")
+        str | None,
+        typer.Option(
+            metavar="S",
+            help="The stream, of a single file. Default: the file's stem, or the name in a directory.",
+        ),
     ] = None,
     strict: Annotated[
         bool,
@@ -162,7 +169,7 @@ def iggy_log(
         Path,
         typer.Argument(metavar="DIR", help="A server's directory streams/<id>/topics/<id>."),
     ],
-    topic: Annotated[str, typer.Option(metavar="T", help="A topic that retention.yaml lists.")],
+    topic: Annotated[str, typer.Option(metavar="T", help="A new topic that retention.yaml lists.")],
     era: Annotated[
         Era | None, typer.Option(help="The server's version. Default: detected.")
     ] = None,

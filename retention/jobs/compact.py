@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--max-bytes", metavar="SIZE", help="rewrite at most this much")
+    parser.add_argument(
+        "--max-bytes",
+        metavar="SIZE",
+        help="rewrite at most this much in all, the best merges first",
+    )
     parser.add_argument("--max-time", metavar="DURATION", help="start no merge after this time")
     add_selection(parser)
     parser.add_argument(

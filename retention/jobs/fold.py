@@ -12,7 +12,13 @@ from retention.views.wording import lines_text
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--log", action="append", required=True, metavar="PATH", help="in order")
+    parser.add_argument(
+        "--log",
+        action="append",
+        required=True,
+        metavar="PATH",
+        help="a log; may be repeated, in order",
+    )
     parser.add_argument("--name", help="the log's name at any location; default: its path")
 
 

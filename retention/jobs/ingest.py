@@ -30,7 +30,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
             action="append",
             default=[],
             metavar="WHAT",
-            help=f"a file or Delta version that a run refused: {what}; may be repeated",
+            help=f"a file, Delta version, `table` or `columns` that a run refused: {what}; may be repeated",
         )
 
 

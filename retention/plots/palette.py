@@ -46,6 +46,8 @@ STYLES = {
     "not acknowledged": Style(ORANGE),
     "held back": Style(VERMILLION),
     "stored": Style(GREEN),
+    "taken": Style(BLUE),
+    "skipped": Style(GREY),
     "held": Style(GREEN, "///"),
     "restored": Style(GREEN, "..."),
     "behind": Style(VERMILLION),

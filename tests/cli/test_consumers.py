@@ -121,11 +121,15 @@ def test_tables_are_for_people(orders: Commands) -> None:
 
 
 def test_what_a_server_prints_is_taken(orders: Commands, tmp_path: Path) -> None:
-    said = {"stream_name": "ORDERS", "config": {"durable_name": "x", "ack_policy": "all"}}
+    config = {"durable_name": "x", "name": "x", "ack_policy": "all"}
+    said = {"stream_name": "ORDERS", "config": config}
     file = tmp_path / "consumer.json"
     file.write_text(json.dumps(said))
     added = orders.json("consumer", "add", "ORDERS", "audit", "--from", file)
     assert (added["name"], added["config"]["ack_policy"]) == ("audit", "all")
+    file.write_text(json.dumps({"config": config | {"description": "of the auditors"}}))
+    edited = orders.json("consumer", "update", "ORDERS", "audit", "--from", file)
+    assert (edited["name"], edited["config"]["description"]) == ("audit", "of the auditors")
 
 
 @pytest.mark.parametrize(

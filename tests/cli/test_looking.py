@@ -56,6 +56,14 @@ def test_messages_have_the_contracts_keys_in_order(orders: Commands) -> None:
     }
 
 
+def test_a_view_is_printed_as_lines_of_sql(tmp_path: Path) -> None:
+    command = commands(tmp_path, ORDERS, format="delta")
+    command.json("publish", "ORDERS", stdin=lines(1)[0])
+    head, first, *_, last = command.run("view", "ORDERS").stdout.splitlines()
+    assert (head, first) == ("CREATE OR REPLACE VIEW `ORDERS` AS SELECT", "  seq,")
+    assert last.endswith("messages`;")
+
+
 def test_messages_are_selected(orders: Commands) -> None:
     def seqs(*arguments: object) -> list[int]:
         return [message["seq"] for message in orders.json("messages", "ORDERS", *arguments)]

@@ -11,7 +11,6 @@ import pytest
 from retention.core.kv import operations
 from retention.plots.charts import Strip
 from scripts.rule_pictures import (
-    FATE,
     PAGES,
     PICTURES,
     charts,
@@ -21,9 +20,9 @@ from scripts.rule_pictures import (
     outcome,
     restored,
     table_outcome,
-    table_rows,
     topic_outcome,
 )
+from scripts.source_example import FATE, followed, source_rows, table_rows
 
 _TEXT = re.compile(r"<text [^>]*>([^<]+)</text>")
 
@@ -68,6 +67,12 @@ def test_files_are_merged_as_their_table_says(tmp_path: Path) -> None:
         files, words = row["files of a segment"], row["merged"].split(":")[0]
         count = {"all": len(files.split(", ")), "none": 0, "the last 3": 3}[words]
         assert merged(files, tmp_path / f"{number}")[0] == count, row
+
+
+def test_files_of_a_source_are_taken_as_their_table_says(tmp_path: Path) -> None:
+    rows = source_rows(PAGES / "sources.md")
+    assert len(rows) == 6
+    assert followed(rows, tmp_path) == [row[FATE] for row in rows]
 
 
 def test_headers_of_a_bucket_mean_the_operations_of_their_table() -> None:
