@@ -93,6 +93,7 @@ class RecordedRun:
         self._staged: list[str] = []
         self._highest: dict[int, int] = {}
         self._link = 0
+        self._in_chain: Mapping[str, object] = {}
         self._makes_again = False
         self._files = 0
 
@@ -149,7 +150,14 @@ class RecordedRun:
             ranges = self._counted(change.ranges or ())
             keep_for_undo(self._opened, self.name, change.remove, change.add, ranges)
         intent = committed(self._history.chained(intent, counters.history_head))
-        self._link = counter_of(self._history.begin(intent))
+        link = self._history.begin(intent)
+        self._link = counter_of(link)
+        self._in_chain = {
+            "chain": intent.chain,
+            "link": link,
+            "commitments": intent.commitments,
+            "salts": intent.salts,
+        }
         return intent
 
     def commit_begun(self, intent: Record, change: Change) -> Record:
@@ -171,7 +179,7 @@ class RecordedRun:
         """Record the outcome of a committed run; a run that committed nothing has none."""
         if self.outcome is None:
             return
-        self._history.finish(self.outcome)
+        self._history.finish(self.outcome.updated(**self._in_chain))
         if not self._makes_again:
             # A table with lost commits cannot be finished; they are committed again one by one.
             self._opened.store.finish()

@@ -97,7 +97,7 @@ class History:
 
         The initiator is this process, unless the record has another (`who`), or None if unknown.
         """
-        if outcome.chain is not None and outcome.status != ABANDONED:
+        if outcome.chain is not None and outcome.link is None and outcome.status != ABANDONED:
             intent = self._fields(outcome.run + BEGUN_SUFFIX)
             outcome = outcome.updated(link=None if intent is None else digest_of(intent))
         self._write(outcome.run + DONE_SUFFIX, self._with_floor(outcome), Step.HISTORY_DONE)
