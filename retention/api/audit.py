@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from retention.api.repairs import Instant
     from retention.api.table import Table
+    from retention.history.chain import Chain
     from retention.inspect.history_export import Period
     from retention.inspect.run_basis import RunBasis
 
@@ -121,6 +122,19 @@ class Audit(StreamSelection):
         if name in self.tables():
             return basis_of_table(self.table(name).opened, run)
         return basis_of(self._known(name), run)
+
+    def chain_of(self, name: str) -> Chain:
+        """The chain of the run history of a stream or table: its head, and every contradiction in it.
+
+        Raises:
+            UsageError: there is no such stream.
+            DamagedError: a record is damaged.
+        """
+        from retention.inspect.chain import chain_of, chain_of_table
+
+        if name in self.tables():
+            return chain_of_table(self.table(name).opened)
+        return chain_of(self._known(name))
 
     def _period(self, since: Instant, until: Instant) -> Period:
         from retention.inspect.history_export import Period

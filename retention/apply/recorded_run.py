@@ -20,11 +20,18 @@ from retention.core.labels import labelled
 from retention.core.table_requirements import (
     AssertConsumerEdits,
     AssertEpoch,
+    AssertHistoryHead,
     TableRequirement,
 )
-from retention.core.table_updates import SetConsumerEdits, TableUpdate, set_removed
+from retention.core.table_updates import (
+    SetConsumerEdits,
+    SetHistoryHead,
+    TableUpdate,
+    set_removed,
+)
 from retention.core.wording import counted
 from retention.errors import CommitUnknownError
+from retention.history.chain import committed, counter_of
 from retention.history.record import RunRecord
 from retention.history.runs import history_of
 from retention.plan.run_ranges import highest_removed
@@ -85,6 +92,8 @@ class RecordedRun:
         self._history = history_of(opened.warehouse, opened.name)
         self._staged: list[str] = []
         self._highest: dict[int, int] = {}
+        self._link = 0
+        self._in_chain: Mapping[str, object] = {}
         self._makes_again = False
         self._files = 0
 
@@ -140,7 +149,15 @@ class RecordedRun:
         if change.is_undoable:
             ranges = self._counted(change.ranges or ())
             keep_for_undo(self._opened, self.name, change.remove, change.add, ranges)
-        self._history.begin(intent)
+        intent = committed(self._history.chained(intent, counters.history_head))
+        link = self._history.begin(intent)
+        self._link = counter_of(link)
+        self._in_chain = {
+            "chain": intent.chain,
+            "link": link,
+            "commitments": intent.commitments,
+            "salts": intent.salts,
+        }
         return intent
 
     def commit_begun(self, intent: Record, change: Change) -> Record:
@@ -162,7 +179,7 @@ class RecordedRun:
         """Record the outcome of a committed run; a run that committed nothing has none."""
         if self.outcome is None:
             return
-        self._history.finish(self.outcome)
+        self._history.finish(self.outcome.updated(**self._in_chain))
         if not self._makes_again:
             # A table with lost commits cannot be finished; they are committed again one by one.
             self._opened.store.finish()
@@ -193,9 +210,11 @@ class RecordedRun:
                 *([AssertConsumerEdits(edits)] if change.asks_consumers else ()),
                 *archived.requirements,
                 *change.requirements,
+                AssertHistoryHead(counters.history_head),
             ],
             updates=[
                 *change.updates,
+                SetHistoryHead(self._link),
                 *archived.updates,
                 *removed,
                 *([SetConsumerEdits(edits)] if change.asks_consumers else ()),

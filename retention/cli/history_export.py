@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -67,7 +67,7 @@ def export_history(
     period = {"from": _written(since), "to": _written(until)}
     with _sink(settings, bounds) as sink:
         if settings.format == "html":
-            _write_text(sink, _page(warehouse, runs, period))
+            _write_text(sink, _page(warehouse, runs, period, [*streams, *tables]))
         elif settings.format == "json":
             _write_text(sink, json_pieces(runs(), period))
         else:
@@ -104,16 +104,20 @@ def _write_rows(settings: Settings, sink: Any, runs: Iterator[Any], *, of_tables
 
 
 def _page(
-    warehouse: Warehouse, runs: Callable[[], Iterator[Any]], period: dict[str, str | None]
+    warehouse: Warehouse,
+    runs: Callable[[], Iterator[Any]],
+    period: dict[str, str | None],
+    names: Sequence[str],
 ) -> Iterator[str]:
-    """The page of runs, with the digest of their JSON."""
-    from retention.views.evidence_page import evidence_page
+    """The page of runs, with the digest of their JSON, and the heads of their histories."""
+    from retention.views.evidence_page import EvidenceBasis, evidence_page
     from retention.views.history_export import json_pieces
 
     digest = hashlib.sha256()
     for piece in json_pieces(runs(), period):
         digest.update(piece.encode())
-    return evidence_page(runs(), period, warehouse.basis_of_run, digest.hexdigest())
+    basis = EvidenceBasis(warehouse.basis_of_run, warehouse.chain_of, digest.hexdigest())
+    return evidence_page(runs(), period, names, basis)
 
 
 def _written(instant: int | None) -> str | None:

@@ -28,6 +28,8 @@ DROPPED = "dropped"
 """The name under which logs keep the instant at which the stream was dropped."""
 GENERATION = "generation"
 """The name under which logs keep the epoch in which the last table began, after a drop."""
+HISTORY_HEAD = "history_head"
+"""The name under which logs keep the link of the last run in the chain of the run history."""
 ARCHIVE_HEAD = "archive_head"
 """The name under which logs keep the number of the newest manifest of the table's archive."""
 _ATTEMPT_DIGITS = 16
@@ -61,7 +63,8 @@ class Counters:
     → the number of the record; `EPOCH` → the epoch; `RUN` → the start of the last recorded run that
     committed; `CLAIMS` and `STAGING_CLAIMS` → the numbers of claims on dead files, and on files
     staged and never committed; `DROPPED` → when the stream was dropped; `GENERATION` → the epoch in
-    which the table began; `ARCHIVE_HEAD` → the newest manifest of its archive."""
+    which the table began; `ARCHIVE_HEAD` → the newest manifest of its archive; `HISTORY_HEAD` → the link of the last
+    chained run."""
 
     removed: Mapping[int, int] = field(default_factory=dict)
     """Partition → the highest sequence that commits removed from the table; empty in tables of earlier versions."""
@@ -105,6 +108,11 @@ class Counters:
     def archive_head(self) -> int:
         """The number of the newest manifest of the table's archive (`stores.archive_manifest`); 0: it has none."""
         return self.edits.get(ARCHIVE_HEAD, 0)
+
+    @property
+    def history_head(self) -> int:
+        """The number of the link of the last run that committed (`history.chain`); 0: no run is chained."""
+        return self.edits.get(HISTORY_HEAD, 0)
 
     @property
     def epoch(self) -> int:

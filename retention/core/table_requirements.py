@@ -145,6 +145,24 @@ class AssertArchiveHead:
 
 
 @dataclass(frozen=True)
+class AssertHistoryHead:
+    """The last run in the chain of the run history has this number; 0: no run is chained."""
+
+    number: int
+
+    def check(self, state: TableState) -> None:
+        """Refuse a table with a commit of another recorded run since.
+
+        Raises:
+            StalePlanError: one did.
+        """
+        if state.counters.history_head != self.number:
+            raise StalePlanError(
+                f"stream {state.stream}: another run committed meanwhile; {PLAN_AGAIN}"
+            )
+
+
+@dataclass(frozen=True)
 class AssertLastRun:
     """No recorded run committed since: the last one to commit began at this instant, nanoseconds since the epoch."""
 

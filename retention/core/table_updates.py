@@ -20,6 +20,7 @@ from retention.core.inventory import (
     DROPPED,
     EPOCH,
     GENERATION,
+    HISTORY_HEAD,
     STAGING_CLAIMS,
 )
 from retention.core.table_requirements import PLAN_AGAIN, TableState
@@ -201,6 +202,22 @@ class SetArchiveHead:
 
     def check(self, state: TableState) -> None:
         """Check nothing: the requirement has the previous manifest."""
+
+
+@dataclass(frozen=True)
+class SetHistoryHead:
+    """The link of the committing run, as a number; accompanied by `AssertHistoryHead`."""
+
+    number: int
+    assigns_sequences: ClassVar[bool] = False
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """The counter that the update sets, by name."""
+        return {HISTORY_HEAD: self.number}
+
+    def check(self, state: TableState) -> None:
+        """Check nothing: the requirement has the previous link."""
 
 
 @dataclass(frozen=True)

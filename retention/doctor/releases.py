@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from retention.context.context import OpenedStream
+from retention.core.inventory import Counters
 from retention.doctor.finding import Finding, ok
 from retention.stores.layout import CLAIMING_VERSION, DROPPING_VERSION, check_format
 
@@ -17,23 +18,31 @@ def check_releases(opened: OpenedStream) -> Iterator[Finding]:
     record = check_format(opened.layout, opened.config.format)
     if record is None or not opened.store.exists():
         return
-    is_linked = bool(opened.store.snapshot().counters.archive_head)
-    detail = readers(record.version, linked_log=is_linked and opened.table_format.links_archives)
+    linked = (
+        _linked(opened.store.snapshot().counters)
+        if opened.table_format.refuses_new_counters
+        else []
+    )
+    detail = readers(record.version, linked)
     yield ok("releases", detail, opened.name)
 
 
-def readers(version: int, *, linked_log: bool) -> str:
+def _linked(counters: Counters) -> list[str]:
+    """The refusals by earlier releases of a log of our own that names manifests or runs."""
+    links = {
+        "an archive's manifests, which releases without `repair place` refuse as damage (6)": counters.archive_head,
+        "the last run in the chain of its history, which releases without `verify` refuse": counters.history_head,
+    }
+    return [f"its log names {linked}" for linked, head in links.items() if head]
+
+
+def readers(version: int, linked: Sequence[str]) -> str:
     """The releases that can read a stream.
 
     Args:
         version: the format version of its directory.
-        linked_log: whether entries of its own log name manifests of an archive.
+        linked: the refusals that follow from its log.
     """
-    refusals = []
-    if version in _SINCE:
-        refusals.append(f"releases without `{_SINCE[version]}` refuse it (4)")
-    if linked_log:
-        refusals.append(
-            "its log names an archive's manifests, which releases without `repair place` refuse as damage (6)"
-        )
+    since = _SINCE.get(version)
+    refusals = [*([f"releases without `{since}` refuse it (4)"] if since else []), *linked]
     return f"format version {version}: {'; '.join(refusals) or 'every release reads it'}"

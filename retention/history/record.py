@@ -39,6 +39,8 @@ UNKNOWN = "unknown"
 """The status of a run with an outcome that can no longer be determined."""
 _OF_KIND = ("kind", "repair", "status")
 """Fields that are always written, even if unset."""
+_OF_FILE = frozenset({"format", "chain", "link", "commitments", "salts"})
+"""Fields that concern only the file of a record."""
 STATUSES = frozenset({BEGUN, DONE, ABANDONED, UNKNOWN})
 
 
@@ -87,6 +89,17 @@ class ArchivedCopies(RecordPart):
     manifest: str
     previous: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")] | None = None
     """The link of the previous manifest; None if there is none, or an earlier release did not record it."""
+
+
+class ChainedTo(RecordPart):
+    """The place of a run in the chain of its history (`history.chain`)."""
+
+    outcomes: Digest
+    """The digest of the outcomes from the previous chained run on; of none for the first one."""
+    after: Identifier | None = None
+    """The previous chained run; None: the run begins the chain."""
+    previous: Digest | None = None
+    """The link of that run."""
 
 
 class Segments(RecordPart):
@@ -170,6 +183,14 @@ class RunRecord(Displayed, RecordPart):
     bytes_read: Natural | None = None
     bytes_written: Natural | None = None
     spark_application: Name | None = None
+    chain: ChainedTo | None = None
+    """The place of the run in the chain; None for runs without a commit, and for those of earlier releases."""
+    link: Digest | None = None
+    """The digest of the intent, by which the commit and the next run name it; only outcomes have it."""
+    commitments: dict[Name, Digest] | None = None
+    """Field that may have to be erased → its salted commitment."""
+    salts: dict[Name, Name] | None = None
+    """Field → the salt of its commitment, erased with the value."""
 
     VALUES_OF_NONE: ClassVar[frozenset[str]] = frozenset({"who", "version_after"})
     """The fields with a meaningful null, which is written."""
@@ -230,7 +251,7 @@ class RunRecord(Displayed, RecordPart):
 
     def as_json(self) -> JsonObject:
         """The fields of the run, as JSON values in alphabetical order."""
-        return {name: value for name, value in self.as_stored().items() if name != "format"}
+        return {name: value for name, value in self.as_stored().items() if name not in _OF_FILE}
 
     def as_stored(self) -> dict[str, object]:
         """The fields as in the file, without its checksum."""

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from retention.core import run_names
 from retention.core.inventory import Counters
 from retention.core.run_names import RunName
 from retention.core.subjects import path_name
-from retention.errors import DamagedError, RefusedError
+from retention.errors import RefusedError
+from retention.history.chain import (
+    ChainedOutcome,
+    StoredRun,
+    committed,
+    digest_of,
+    next_of,
+    outcome_of,
+)
+from retention.history.checkpoint import add_to_checkpoint, read_checkpoint
 from retention.history.initiator import initiator
 from retention.history.kinds import (
     Applied,
@@ -25,12 +34,20 @@ from retention.history.kinds import (
     record_of,
 )
 from retention.history.record import ABANDONED, BEGUN, FORMAT, RunRecord
+from retention.history.record_files import (
+    BEGUN_SUFFIX,
+    DONE_SUFFIX,
+    damage_named,
+    finished_in,
+    read_fields,
+    refuse_misplaced,
+    unfinished_in,
+    write_fields,
+)
 from retention.storage import files
-from retention.storage.checksum import parse_json, verified, with_checksum
 from retention.storage.crash_points import Step, reached
 
-_BEGUN = ".begun.json"
-_DONE = ".done.json"
+Chained = TypeVar("Chained", bound=RunRecord)
 
 
 @dataclass(frozen=True)
@@ -58,44 +75,63 @@ class History:
             return self.name_run(now_ns)
         return RunName(newest.era + 1, now_ns).written()
 
-    def begin(self, intent: RunRecord) -> None:
-        """Record the intent and initiator of a run before its commit; durable when this returns."""
-        self._write(intent.run + _BEGUN, intent)
-        reached(Step.HISTORY_BEGUN)
+    def chained(self, intent: Chained, counter: int | None) -> Chained:
+        """The intent of a run in its place in the chain (`history.chain`).
+
+        Args:
+            intent: the intent, complete.
+            counter: the table's counter of the last link; None: the table has none.
+        """
+        return intent.updated(chain=next_of(self._chained_outcomes(), counter))
+
+    def begin(self, intent: RunRecord) -> str:
+        """Record the intent and initiator of a run before its commit; durable when this returns.
+
+        Returns:
+            The link by which the commit and the next run name the run.
+        """
+        return digest_of(self._write(intent.run + BEGUN_SUFFIX, intent, Step.HISTORY_BEGUN))
 
     def finish(self, outcome: RunRecord) -> None:
         """Record a run's outcome, with the highest next sequences of all runs so far; durable when this returns.
 
         The initiator is this process, unless the record has another (`who`), or None if unknown.
         """
-        self._write(outcome.run + _DONE, self._with_floor(outcome))
-        reached(Step.HISTORY_DONE)
+        if outcome.chain is not None and outcome.link is None and outcome.status != ABANDONED:
+            intent = self._fields(outcome.run + BEGUN_SUFFIX)
+            outcome = outcome.updated(link=None if intent is None else digest_of(intent))
+        self._write(outcome.run + DONE_SUFFIX, self._with_floor(outcome), Step.HISTORY_DONE)
 
     def begun_location(self, run: str) -> str:
         """The location of the record of a run's intent."""
-        return files.join(self.directory, run + _BEGUN)
+        return files.join(self.directory, run + BEGUN_SUFFIX)
 
     def done_location(self, run: str) -> str:
         """The location of the record of a run's outcome."""
-        return files.join(self.directory, run + _DONE)
+        return files.join(self.directory, run + DONE_SUFFIX)
 
     def begun(self, run: str) -> RunRecord | None:
         """A run's intent; None if there is no such run."""
-        return self._read(run + _BEGUN)
+        return self._read(run + BEGUN_SUFFIX)
 
     def done(self, run: str) -> RunRecord | None:
         """A run's outcome; None if there is none."""
-        return self._read(run + _DONE)
+        return self._read(run + DONE_SUFFIX)
 
     def forget(self, runs: Iterable[str]) -> None:
-        """Delete the records of runs; intents first, so that no run looks interrupted after a kill."""
+        """Delete the records of runs but a checkpoint; intents first, so that no run looks interrupted after a kill."""
+        runs = list(runs)
+        outcomes = [each for run in runs if (each := self._chained_outcome(run)) is not None]
+        remaining = {*self.finished()} - {*runs}
+        if outcomes:
+            add_to_checkpoint(self.directory, outcomes, min(remaining, default=None))
         for run in runs:
             files.delete([self.begun_location(run), self.done_location(run)])
         reached(Step.HISTORY_FORGOTTEN)
 
     def unfinished(self) -> list[str]:
         """Runs with an intent and no outcome, oldest first."""
-        return _unfinished(files.names(self.directory))
+        return unfinished_in(files.names(self.directory))
 
     def interrupted(self) -> list[RunRecord]:
         """The intents of runs without an outcome, oldest first; checks first that every run has a known kind.
@@ -104,9 +140,9 @@ class History:
             RefusedError: a newer release recorded a run of a kind unknown to this one.
         """
         names = files.names(self.directory)
-        intents = (self.begun(run) for run in _unfinished(names))
+        intents = (self.begun(run) for run in unfinished_in(names))
         known = [intent for intent in intents if intent is not None]
-        self._refuse_newer(itertools.chain(known, self._outcomes(_finished(names))))
+        self._refuse_newer(itertools.chain(known, self._outcomes(finished_in(names))))
         return known
 
     def refuse_newer(self) -> None:
@@ -119,7 +155,7 @@ class History:
 
     def finished(self) -> list[str]:
         """Runs with an outcome, newest first."""
-        return _finished(files.names(self.directory))
+        return finished_in(files.names(self.directory))
 
     def outcomes(self) -> Iterator[RunRecord]:
         """Outcomes, newest first."""
@@ -259,6 +295,33 @@ class History:
             if not (_drops(record) and record.run in undone):
                 yield record
 
+    def stored(self) -> Iterator[StoredRun]:
+        """The records of each run as stored, oldest first.
+
+        Raises:
+            DamagedError: one is damaged.
+        """
+        names = files.names(self.directory)
+        for run in sorted({*finished_in(names), *unfinished_in(names)}):
+            yield StoredRun(run, self._fields(run + BEGUN_SUFFIX), self._fields(run + DONE_SUFFIX))
+
+    def forgotten(self) -> list[ChainedOutcome]:
+        """The checkpoint of the runs with deleted records, oldest first.
+
+        Raises:
+            DamagedError: it is damaged.
+        """
+        return read_checkpoint(self.directory)
+
+    def _chained_outcome(self, run: str) -> ChainedOutcome | None:
+        return outcome_of(StoredRun(run, None, self._fields(run + DONE_SUFFIX)))
+
+    def _chained_outcomes(self) -> Iterator[ChainedOutcome]:
+        """The outcomes, newest first, and then the forgotten ones."""
+        outcomes = map(self._chained_outcome, self.finished())
+        yield from (outcome for outcome in outcomes if outcome is not None)
+        yield from reversed(self.forgotten())
+
     def _outcomes(self, runs: Iterable[str]) -> Iterator[RunRecord]:
         return (record for run in runs if (record := self.done(run)) is not None)
 
@@ -295,39 +358,27 @@ class History:
         known = (run_names.parse_run_name(name) for name in reversed(files.names(self.directory)))
         return next((name for name in known if name is not None), None)
 
-    def _write(self, name: str, record: RunRecord) -> None:
+    def _write(self, name: str, record: RunRecord, step: Step) -> dict[str, object]:
         who = {} if record.names_initiator else {"who": initiator()}
-        fields = record.updated(format=FORMAT, **who).as_stored()
-        text = json.dumps(with_checksum(fields), indent=1, sort_keys=True, ensure_ascii=False)
-        files.replace(files.join(self.directory, name), text.encode())
+        fields = committed(record.updated(format=FORMAT, **who)).as_stored()
+        write_fields(files.join(self.directory, name), fields, step)
+        return fields
 
     def _read(self, name: str) -> RunRecord | None:
+        fields = self._fields(name)
+        if fields is None:
+            return None
+        with damage_named(files.join(self.directory, name)):
+            record = record_of(fields)
+            refuse_misplaced(record.run, name)
+            return record
+
+    def _fields(self, name: str) -> dict[str, Any] | None:
+        """The fields of a record as stored; None: there is none."""
         if "/" in name or "\0" in name:
             # No run has such a name.
             return None
-        location = files.join(self.directory, name)
-        content = files.read_bytes(location)
-        if content is None:
-            return None
-        try:
-            record = record_of(verified(parse_json(content)))
-            _refuse_misplaced(record.run, name)
-        except (ValueError, AttributeError) as error:
-            raise DamagedError(
-                f"{location}: this record of the run history is damaged ({error}); nothing was changed; restore it "
-                "from a copy, or remove it if the run no longer matters"
-            ) from error
-        return record
-
-
-def _unfinished(names: Sequence[str]) -> list[str]:
-    done = {name.removesuffix(_DONE) for name in names if name.endswith(_DONE)}
-    begun = (name.removesuffix(_BEGUN) for name in names if name.endswith(_BEGUN))
-    return [run for run in begun if run not in done]
-
-
-def _finished(names: Sequence[str]) -> list[str]:
-    return [name.removesuffix(_DONE) for name in reversed(names) if name.endswith(_DONE)]
+        return read_fields(files.join(self.directory, name))
 
 
 def _digest_of(record: PermittedRun) -> str | None:
@@ -336,11 +387,6 @@ def _digest_of(record: PermittedRun) -> str | None:
 
 def _drops(record: RunRecord) -> bool:
     return isinstance(record, Dropped) and record.is_done
-
-
-def _refuse_misplaced(run: str, name: str) -> None:
-    if name not in (run + _BEGUN, run + _DONE):
-        raise ValueError(f"run is {run}, but this record is another's")
 
 
 def _raise(floors: dict[int, int], seqs: Mapping[int, int]) -> None:

@@ -112,6 +112,7 @@ class Step(StrEnum):
     """Old log entries that a checkpoint or a full listing replaces are deleted."""
     COMPACTION_COUNTED = "compact.counted"
     """A note counts the bytes that compactions found and wrote."""
+    HISTORY_CHECKPOINT = "reclaim.history-checkpoint"
     HISTORY_FORGOTTEN = "reclaim.history-forgotten"
     """Records of runs older than the configured history are deleted."""
     LEFTOVERS_NOTED = "reclaim.leftovers-noted"

@@ -80,8 +80,8 @@ class TableFormat(Protocol):
         ...
 
     @property
-    def links_archives(self) -> bool:
-        """Whether entries of the log itself name the manifests of an archive."""
+    def refuses_new_counters(self) -> bool:
+        """Whether earlier releases refuse the log's entries with counters that they do not know."""
         ...
 
     @property

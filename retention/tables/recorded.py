@@ -12,6 +12,7 @@ from retention.delta.commit import Operation
 from retention.delta.entries import ENGINE, Action
 from retention.delta.snapshot import DeltaSnapshot
 from retention.errors import CommitUnknownError, RetentionError
+from retention.history.chain import committed
 from retention.history.kinds import TableReclaimed, TableRun
 from retention.history.record import ABANDONED, DONE, Basis
 from retention.storage.signals import uninterrupted
@@ -94,12 +95,15 @@ def commit_recorded(
         version_before=before.version,
         staged=written,
     )
+    intent = committed(table.history.chained(intent, None))
+    with discarded_on_failure(before.root, written):
+        link = table.history.begin(intent)
     described = Operation(
         name=operation,
         engine=ENGINE,
         parameters={"predicate": "[]"},
         metrics=numbers,
-        user_metadata=json.dumps({"run": intent.run, "kind": intent.kind}),
+        user_metadata=json.dumps({"run": intent.run, "kind": intent.kind, "link": link}),
         application=table.application,
     )
 
@@ -107,8 +111,6 @@ def commit_recorded(
         last = {"appId": table.application, "version": started, "lastUpdated": now_ms}
         return [{"txn": last}, *staged.actions(version, now_ms, current)]
 
-    with discarded_on_failure(before.root, written):
-        table.history.begin(intent)
     try:
         with uninterrupted():
             version = access_of(table).commit(table, before, build, described, intent)

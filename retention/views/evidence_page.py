@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Any
 
 import pyarrow as pa
 
 from retention.core.units import format_size
+from retention.history.chain import Chain
 from retention.inspect.run_basis import RunBasis
 from retention.views.history_export import cell, losses_of, rows_of, run_of
 from retention.views.page import Html, code, items, muted, name, page, table, text
@@ -29,32 +31,44 @@ _EVIDENCE = {
 }
 
 
+@dataclass(frozen=True)
+class EvidenceBasis:
+    """Everything that the accounts of a page rest on."""
+
+    records: Callable[[str, str], RunBasis]
+    """Gives the records of a run of a stream or table."""
+    chain: Callable[[str], Chain]
+    """Gives the chain of the history of a stream or table."""
+    digest: str
+    """SHA-256 of the same runs as JSON, in hexadecimal."""
+
+
 def evidence_page(
     tables: Iterable[pa.Table],
     period: Mapping[str, str | None],
-    basis: Callable[[str, str], RunBasis],
-    digest: str,
+    names: Sequence[str],
+    basis: EvidenceBasis,
 ) -> Iterator[str]:
     """The page in pieces.
 
     Args:
         tables: shapes `HISTORY_EXPORT` and `TABLE_HISTORY_EXPORT`; the rows of a run are adjacent.
         period: `from` and `to` as RFC 3339; None: no such limit.
-        basis: gives the records of a run of a stream or table.
-        digest: SHA-256 of the same runs as JSON, in hexadecimal.
+        names: the streams and tables of the page.
+        basis: what the page rests on.
     """
-    yield from page(KIND, _TITLE, _body(tables, period, basis, digest))
+    yield from page(KIND, _TITLE, _body(tables, period, names, basis))
 
 
 def _body(
     tables: Iterable[pa.Table],
     period: Mapping[str, str | None],
-    basis: Callable[[str, str], RunBasis],
-    digest: str,
+    names: Sequence[str],
+    basis: EvidenceBasis,
 ) -> Iterator[str]:
     yield f"<h1>{_TITLE}</h1>\n"
     yield muted(f"Runs that began {_period(period)}, by stream or table, the oldest first.")
-    yield f"<p>SHA-256 of the same runs by {code('retention history export --format json')}: {code(digest)}</p>\n"
+    yield f"<p>SHA-256 of the same runs by {code('retention history export --format json')}: {code(basis.digest)}</p>\n"
     yield muted(
         "The digests of records are those that sha256sum prints. A later run that undoes a run, or deletes its files, "
         "changes its account, and not its own records."
@@ -62,9 +76,32 @@ def _body(
     is_empty = True
     for (subject, run), rows in groupby(rows_of(tables), key=_subject_and_run):
         is_empty = False
-        yield from _run(rows, basis(subject, run))
+        yield from _run(rows, basis.records(subject, run))
     if is_empty:
         yield muted("No run began in this period.")
+    yield from _heads({each: basis.chain(each) for each in names})
+
+
+def _heads(chains: Mapping[str, Chain]) -> Iterator[str]:
+    """The section with the heads of histories, by which a later page can show that nothing was rewritten."""
+    yield "<h2>Heads of the histories</h2>\n"
+    yield muted(
+        "Each run's record names the run before it, and its commit names the record. The head is the digest of all "
+        "records up to now. As long as no record is changed, removed or inserted, "
+        "`retention verify --head HEAD` finds it among the heads that the history had."
+    )
+    for each, chain_ in chains.items():
+        yield items([f"{each}: {finding}" for finding in chain_.findings])
+    yield from table(
+        ("History", "Runs in the chain", "Contradictions", "Head"),
+        (_head(each, chain_) for each, chain_ in chains.items()),
+        {"Runs in the chain", "Contradictions"},
+    )
+
+
+def _head(subject: str, chain_: Chain) -> tuple[str, str, str, str]:
+    head = "no run is in the chain yet" if chain_.head is None else code(chain_.head)
+    return name(subject), f"{chain_.chained:,}", f"{len(chain_.findings):,}", head
 
 
 def _period(period: Mapping[str, str | None]) -> str:

@@ -14,7 +14,15 @@ from retention.context.context import OpenedStream
 from retention.context.maintenance import maintaining
 from retention.core.counter_names import BATCH, NEXT_SEQ, OPEN_BASE, REMOVED, named
 from retention.core.display import Displayed
-from retention.core.inventory import ARCHIVE_HEAD, DROPPED, EPOCH, GENERATION, RUN, Counters
+from retention.core.inventory import (
+    ARCHIVE_HEAD,
+    DROPPED,
+    EPOCH,
+    GENERATION,
+    HISTORY_HEAD,
+    RUN,
+    Counters,
+)
 from retention.core.json_object import JsonObject
 from retention.core.table_updates import RaiseCounters
 from retention.errors import BusyError, ConflictError, StalePlanError
@@ -204,7 +212,8 @@ def _raised(snapshot: Snapshot, commit: LostCommit) -> dict[str, int]:
     raised = {
         name: value
         for name, value in commit.counters.items()
-        if name not in _BEGINNINGS | {RUN, ARCHIVE_HEAD} and value > known.get(name, -1)
+        if name not in _BEGINNINGS | {RUN, ARCHIVE_HEAD, HISTORY_HEAD}
+        and value > known.get(name, -1)
     }
     head = commit.counters.get(ARCHIVE_HEAD, snapshot.counters.archive_head)
     return raised if head == snapshot.counters.archive_head else {**raised, ARCHIVE_HEAD: head}

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.inventory import CLAIMS, DROPPED, STAGING_CLAIMS, Counters
+from retention.core.inventory import CLAIMS, DROPPED, HISTORY_HEAD, STAGING_CLAIMS, Counters
 from retention.core.table_requirements import PLAN_AGAIN, RowsCompared, TableState
 from retention.core.wording import wrong_length
 from retention.errors import (
@@ -75,7 +75,7 @@ def _refuse_dropped(stream: str, swap: Swap, live: pa.Table, counters: Counters)
     """
     if not counters.dropped_ns or live.num_rows or DROPPED in swap.sets:
         return
-    if swap.add.num_rows or not swap.sets.keys() <= {CLAIMS, STAGING_CLAIMS}:
+    if swap.add.num_rows or not swap.sets.keys() <= {CLAIMS, STAGING_CLAIMS, HISTORY_HEAD}:
         raise ConflictError(
             f"stream {stream}: it was dropped meanwhile; nothing was changed; try again, which begins another table"
         )

@@ -29,7 +29,7 @@ class DeltaFormat:
     """Implements `TableFormat`."""
 
     keeps_versions = True
-    links_archives = False
+    refuses_new_counters = False
     spark_source = "delta"
 
     def store(

@@ -25,7 +25,7 @@ class ParquetFormat:
     """Implements `TableFormat`."""
 
     keeps_versions = False
-    links_archives = True
+    refuses_new_counters = True
     spark_source = None
 
     def store(

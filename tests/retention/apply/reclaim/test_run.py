@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -149,10 +149,12 @@ def test_a_claim_loses_against_an_undo_that_came_first(
             except RefusedError as error:
                 acted[0] = error
 
-    with watched_by(undo_meanwhile):
-        report = reclaim_now(opened)
-    if acted[0] is None:
-        assert report.going == {}
+    overtaken = step is Step.HISTORY_BEGUN
+    refusal = pytest.raises(StalePlanError, match="another run committed")
+    with watched_by(undo_meanwhile), refusal if overtaken else nullcontext():
+        reclaim_now(opened)
+    if overtaken:
+        assert acted == [None]
         assert held(open_warehouse(tmp_path)).num_rows == 40
     else:
         assert "a reclaim is deleting" in str(acted[0])
@@ -231,7 +233,7 @@ def test_files_of_an_abandoned_run_go_and_its_paused_writer_is_refused(
     with watched_by(reclaim_meanwhile):
         [outcome] = open_warehouse(tmp_path / "retention.yaml", engine="local").apply()
     assert isinstance(outcome.error, StalePlanError if killed else VerificationError)
-    assert ("staged and not committed" if killed else "missing") in str(outcome.error)
+    assert ("another run committed" if killed else "missing") in str(outcome.error)
     assert held(open_warehouse(tmp_path)).num_rows == 40
     run_pass(tmp_path)
     assert held(open_warehouse(tmp_path)).num_rows == 15
