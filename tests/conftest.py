@@ -19,7 +19,7 @@ from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from tests.support.file_times import lines_of
 from tests.support.shares import (
-    all_but_a_seventh,
+    all_but_a_ninth,
     all_but_a_third,
     all_but_one_case,
     all_but_one_format,
@@ -129,7 +129,7 @@ def _beyond_share(items: Iterable[pytest.Item], folders: Mapping[pytest.Item, st
         (all_but_one_format, lambda item: _has(item, "whole") and not _has(item, "every_format")),
         (all_but_one_case, lambda item: folders[item] in ONE_CASE and not _has(item, "every_case")),
         (all_but_a_third, lambda item: folders[item] != "conformance" and _is_costly(item)),
-        (all_but_a_seventh, lambda item: _seconds_of(item) > 0),
+        (all_but_a_ninth, lambda item: _seconds_of(item) > 0),
     ]
     for beyond, concerns in shares:
         left |= beyond(item.nodeid for item in items if item.nodeid not in left and concerns(item))

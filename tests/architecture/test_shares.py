@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.shares import (
-    all_but_a_seventh,
+    all_but_a_ninth,
     all_but_a_third,
     all_but_one_case,
     all_but_one_format,
@@ -31,6 +31,6 @@ def test_each_file_keeps_a_third_and_its_first_test() -> None:
     assert set(A + B) - all_but_a_third([*A, *B]) == {A[0], A[3], B[0]}
 
 
-def test_each_folder_keeps_a_seventh_and_its_first_test() -> None:
-    slow = [f"tests/{folder}/a.py::test_{number}" for folder in "xy" for number in range(8)]
-    assert set(slow) - all_but_a_seventh(slow) == {slow[0], slow[7], slow[8], slow[15]}
+def test_each_folder_keeps_a_ninth_and_its_first_test() -> None:
+    slow = [f"tests/{folder}/a.py::test_{number}" for folder in "xy" for number in range(10)]
+    assert set(slow) - all_but_a_ninth(slow) == {slow[0], slow[9], slow[10], slow[19]}
