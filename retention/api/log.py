@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
+    from retention.verify.finding import Verification
+
 
 @checked_class
 @dataclass(frozen=True)
@@ -187,6 +189,22 @@ class Log(Public, Repairs, LogPictures):
         return DryRun(
             lambda: show_compaction(self.opened, within.max_bytes), act, compaction_plan_text
         ).looked()
+
+    def verify(self, *, sample: str | float | None = None, record: bool = False) -> Verification:
+        """Verify its files, log and records against each other; only the record of the verification is written.
+
+        Args:
+            sample: the share of its files whose content is read, `1%` or 0.01; None: all files.
+            record: whether to record the digests of intact files that have none.
+
+        Raises:
+            UsageError: `sample` is not a share.
+            RefusedError: the table uses a feature that this release does not handle.
+        """
+        from retention.verify.run import VerifyOptions, verify_stream
+
+        with Engines(self.engine) as engines:
+            return verify_stream(self.opened, engines, VerifyOptions.of(sample, records=record))
 
     def state(self, as_of: Instant = None) -> ShownState:
         """The contents, and the minimum that a pass at `as_of` would remove; `to_pandas()` makes a data frame of it."""

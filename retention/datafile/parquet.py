@@ -183,7 +183,9 @@ def describe(file: DataFile) -> Description:
             )
     with files.if_writable():
         place = digest_at(file.digest_location)
-        digest = SubjectDigest(count_subjects(rows), _ids_in(opened), sha256=_digest_of(file, place))
+        digest = SubjectDigest(
+            count_subjects(rows), _ids_in(opened), sha256=_digest_of(file, place)
+        )
         place.write(digest)
     try:
         size, modified_ms = files.stat(file.location)
