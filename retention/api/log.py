@@ -11,6 +11,7 @@ from retention.api.dry_run import DryRun
 from retention.api.pictures import LogPictures, plot_plan
 from retention.api.public import Public
 from retention.api.repairs import Instant, Repairs
+from retention.api.verifying import LogVerification
 from retention.apply.compact import CompactionLimits, compact_now, show_compaction
 from retention.apply.guards import Guards
 from retention.apply.run import apply_plan
@@ -62,12 +63,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from retention.verify.finding import Verification
-
 
 @checked_class
 @dataclass(frozen=True)
-class Log(Public, Repairs, LogPictures):
+class Log(Public, Repairs, LogVerification, LogPictures):
     """A stream or topic of a warehouse."""
 
     opened: OpenedStream
@@ -189,22 +188,6 @@ class Log(Public, Repairs, LogPictures):
         return DryRun(
             lambda: show_compaction(self.opened, within.max_bytes), act, compaction_plan_text
         ).looked()
-
-    def verify(self, *, sample: str | float | None = None, record: bool = False) -> Verification:
-        """Verify its files, log and records against each other; only the record of the verification is written.
-
-        Args:
-            sample: the share of its files whose content is read, `1%` or 0.01; None: all files.
-            record: whether to record the digests of intact files that have none.
-
-        Raises:
-            UsageError: `sample` is not a share.
-            RefusedError: the table uses a feature that this release does not handle.
-        """
-        from retention.verify.run import VerifyOptions, verify_stream
-
-        with Engines(self.engine) as engines:
-            return verify_stream(self.opened, engines, VerifyOptions.of(sample, records=record))
 
     def state(self, as_of: Instant = None) -> ShownState:
         """The contents, and the minimum that a pass at `as_of` would remove; `to_pandas()` makes a data frame of it."""

@@ -19,6 +19,30 @@ if TYPE_CHECKING:
 
 
 @checked_class
+class LogVerification:
+    """The part of a stream or topic that proves that what is stored is what was written."""
+
+    opened: OpenedStream
+    engine: EngineName | None
+
+    def verify(self, *, sample: str | float | None = None, record: bool = False) -> Verification:
+        """Verify its files, log and records against each other; only the record of the verification is written.
+
+        Args:
+            sample: the share of its files whose content is read, `1%` or 0.01; None: all files.
+            record: whether to record the digests of intact files that have none.
+
+        Raises:
+            UsageError: `sample` is not a share.
+            RefusedError: the table uses a feature that this release does not handle.
+        """
+        from retention.verify.run import VerifyOptions, verify_stream
+
+        with Engines(self.engine) as engines:
+            return verify_stream(self.opened, engines, VerifyOptions.of(sample, records=record))
+
+
+@checked_class
 class Verifying(StreamSelection):
     """The part of a warehouse that proves that what is stored is what was written."""
 

@@ -17,7 +17,6 @@ from retention.api.public import Public
 from retention.api.reports import Reports
 from retention.api.run_history import RunHistory
 from retention.api.table_passes import TablePasses
-from retention.api.verifying import Verifying
 from retention.api.warehouse_picture import WarehousePicture
 from retention.apply.guards import Guards
 from retention.apply.run import apply_now, apply_plan
@@ -66,15 +65,7 @@ if TYPE_CHECKING:
 
 @checked_class
 class Warehouse(
-    Public,
-    Maintenance,
-    Pausing,
-    Verifying,
-    RunHistory,
-    TablePasses,
-    Audit,
-    WarehousePicture,
-    Reports,
+    Public, Maintenance, Pausing, RunHistory, TablePasses, Audit, WarehousePicture, Reports
 ):
     """The streams under one directory or object-store prefix, and their configuration."""
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.apply.undo_records import read_record
+from retention.apply.undo_records import find_ranges, kept_runs, read_record
 from retention.consumers.state import contradictions
 from retention.context.context import OpenedStream
+from retention.context.run_files import RANGES
 from retention.core.inventory import NO_RANGES, Counters
 from retention.core.run_names import parse_run_name
 from retention.core.seq_ranges import union_of_ranges
@@ -267,7 +268,10 @@ def _is_forgotten(stream: StreamToVerify, run: str) -> bool:
 
 
 def check_evidence(stream: StreamToVerify) -> Iterator[Damage]:
-    """Each recorded removal has its evidence, with as many messages as its record says."""
+    """Each recorded removal has its evidence, with as many messages as its record says; all records can be read."""
+    for run, names in kept_runs(stream.opened).items():
+        for name in names:
+            (find_ranges if name == RANGES else partial(read_record, name=name))(stream.opened, run)
     for record in stream.outcomes:
         if not (record.is_done and record.removed_messages and record.names_initiator):
             continue

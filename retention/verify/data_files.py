@@ -137,16 +137,16 @@ def _verified(read: ReadFile, *, records: bool) -> VerifiedFile:
     wrong = tuple(check_size(read))
     if wrong:
         return VerifiedFile(path, 0, wrong)
-    found: list[Damage] = []
+    damages: list[Damage] = []
     for name, check in FILE_CHECKS:
         try:
-            found += check(read)
+            damages += check(read)
         except (DamagedError, ForeignRowsError) as error:
             text = str(error).partition("; ")[0]
-            found.append(read.damage(name, text.removeprefix(f"{read.file.location}: ")))
-    if found:
+            damages.append(read.damage(name, text.removeprefix(f"{read.file.location}: ")))
+    if damages:
         # One cause shows in several checks: bytes that differ explain rows that cannot be read.
-        return VerifiedFile(path, read.wanted.bytes, tuple(_by_cause(found)))
+        return VerifiedFile(path, read.wanted.bytes, tuple(_by_cause(damages)))
     reason = why_unverified(read)
     if reason is None:
         return VerifiedFile(path, read.wanted.bytes)
@@ -155,10 +155,10 @@ def _verified(read: ReadFile, *, records: bool) -> VerifiedFile:
     return VerifiedFile(path, read.wanted.bytes, (), Unverified(read.file.location, reason))
 
 
-def _by_cause(found: list[Damage]) -> list[Damage]:
+def _by_cause(damages: list[Damage]) -> list[Damage]:
     """The damages without consequences of changed bytes."""
-    changed = [each for each in found if each.check == "content"]
-    return changed or found
+    changed = [each for each in damages if each.check == "content"]
+    return changed or damages
 
 
 def why_unverified(read: ReadFile) -> str | None:

@@ -82,7 +82,7 @@ def _last(home: str) -> Sidecar[LastVerification]:
 
 @dataclass(frozen=True)
 class Scope:
-    """What a verification reads; a progress counts only for the same."""
+    """The scope of a verification; a progress counts only for the same."""
 
     table_id: str
     sample: float | None

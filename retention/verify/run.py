@@ -48,7 +48,7 @@ _NAMED_PROGRAMS = 20
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """What a verification reads and records."""
+    """The scope of a verification: the files that it reads, and the digests that it records."""
 
     sample: float | None = None
     """The share of the files whose content is read, above 0 and at most 1; None: all of them."""
@@ -108,10 +108,10 @@ def verify_stream(opened: OpenedStream, engines: Engines, options: VerifyOptions
     done = resumed
     tasks = list(_tasks(rest, records=options.records))
     for at in range(0, len(tasks), ROUND_TASKS):
-        found = _round(opened, engines, tasks[at : at + ROUND_TASKS], rest)
-        progress.add(started_ns, found)
-        results |= found
-        done += len(found)
+        read = _round(opened, engines, tasks[at : at + ROUND_TASKS], rest)
+        progress.add(started_ns, read)
+        results |= read
+        done += len(read)
         if done < len(wanted):
             log_progress(f"verifying {opened.name}", done, len(wanted), "files")
     damages = [*history, *_of_records(opened, table)]
@@ -225,7 +225,7 @@ def _tasks(wanted: dict[str, FileToVerify], *, records: bool) -> Iterator[Verify
     held: list[FileToVerify] = []
     for each in wanted.values():
         held.append(each)
-        if len(held) == TASK_FILES or sum(one.bytes for one in held) >= TASK_BYTES:
+        if len(held) == TASK_FILES or sum(file.bytes for file in held) >= TASK_BYTES:
             yield VerifyTask(tuple(held), records)
             held = []
     if held:
@@ -258,8 +258,8 @@ def _of_records(opened: OpenedStream, table: Inspection) -> list[Damage]:
 
 def _still_live(opened: OpenedStream, results: dict[str, VerifiedFile]) -> list[VerifiedFile]:
     """The results, without findings about files that left the table meanwhile."""
-    found = [each for each in results.values() if each.damages]
-    newer = _inspect(opened) if found else None
+    is_damaged = any(each.damages for each in results.values())
+    newer = _inspect(opened) if is_damaged else None
     if newer is None:
         return list(results.values())
     live = pa.chunked_array([pa.array([each.path for each in results.values()], pa.string())])

@@ -78,7 +78,9 @@ class ParquetFormat:
 
     def committed_runs(self, layout: Layout) -> dict[int, frozenset[str]]:
         """Version → the run that its entry names."""
-        return ParquetLog(layout).runs()
+        log = ParquetLog(layout)
+        runs = {version: log.entry(version).run for version in sorted(log.times()[0])}
+        return {v: frozenset([] if run is None else [str(run)]) for v, run in runs.items()}
 
     def orphaned_files(self, layout: Layout) -> dict[str, str]:
         """Orphaned files in `staging` and `trash`.

@@ -242,18 +242,6 @@ class ParquetLog:
         versions = (version for version in reversed(self._versions()[0]) if version > after)
         return next((version for version in versions if self.entry(version).run == run), None)
 
-    def runs(self) -> dict[int, frozenset[str]]:
-        """Version → the run of its entry, for every entry that there is.
-
-        Raises:
-            DamagedError: one is unreadable.
-        """
-        entries = {version: self.entry(version) for version in self._versions()[0]}
-        return {
-            version: frozenset([str(entry.run)] if entry.run is not None else [])
-            for version, entry in entries.items()
-        }
-
     def has(self, after: int, until: int) -> bool:
         """Whether all entries later than `after` exist, up to `until`."""
         return set(range(after + 1, until + 1)) <= set(self._versions()[0])

@@ -245,7 +245,7 @@ DAMAGES: dict[str, tuple[str, Callable[[Planted], object]]] = {
     "a run is forged": ("history", forge_a_run),
     "the evidence of a run is missing": ("evidence", lambda at: remove_record(at, "RUN.*.arrow")),
     "the evidence of a run is damaged": (
-        "history",
+        "history or evidence",
         lambda at: flip(next(at.root.glob("_retention/reports/*.ranges.arrow")), 300),
     ),
     "a consumer's record is damaged": (
