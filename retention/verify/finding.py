@@ -10,6 +10,7 @@ from retention.core.display import Displayed
 from retention.core.json_object import JsonObject
 from retention.core.outcomes import sentence_of
 from retention.errors import RetentionError, StorageError, VerificationError
+from retention.stores.sidecar.last_verification import LastVerification
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
@@ -70,6 +71,20 @@ class Verification(Displayed):
         if self.damages:
             return "damaged"
         return "unverified" if self.unverified else "ok"
+
+    def summary(self) -> LastVerification:
+        """The result in numbers."""
+        return LastVerification(
+            self.started_ns,
+            self.ended_ns,
+            self.version,
+            self.verdict,
+            self.files,
+            self.read_files,
+            self.sample,
+            len(self.damages),
+            len(self.unverified),
+        )
 
     def as_json(self) -> JsonObject:
         """The result as JSON values."""

@@ -1,4 +1,4 @@
-"""The records of verifications: the last one of a stream or table, and the progress of one that is not finished."""
+"""The progress of a verification that is not finished, kept beside the stream until it is."""
 
 from __future__ import annotations
 
@@ -7,59 +7,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from retention.core.json_object import JsonObject
 from retention.core.units import DAY
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.sidecar import JsonCodec, Sidecar
+from retention.stores.sidecar.last_verification import keep_last_verification
 from retention.verify.data_files import VerifiedFile
-from retention.verify.finding import Damage, Unverified, Verdict, Verification
+from retention.verify.finding import Damage, Unverified, Verification
 
 LONGEST_PAUSE_NS = 7 * DAY
 """The time after which an interrupted verification begins anew: what it read says too little about the present."""
-
-
-@dataclass(frozen=True)
-class LastVerification:
-    """The last finished verification, in numbers."""
-
-    started_ns: int
-    ended_ns: int
-    version: int
-    verdict: Verdict
-    files: int
-    read_files: int
-    sample: float | None
-    damages: int
-    unverified: int
-
-    @classmethod
-    def of(cls, result: Verification) -> LastVerification:
-        """The numbers of a result."""
-        return cls(
-            result.started_ns,
-            result.ended_ns,
-            result.version,
-            result.verdict,
-            result.files,
-            result.read_files,
-            result.sample,
-            len(result.damages),
-            len(result.unverified),
-        )
-
-    def as_json(self) -> JsonObject:
-        """The numbers as JSON values."""
-        return asdict(self)
-
-
-def last_verification(home: str) -> LastVerification | None:
-    """The last finished verification of a stream or table; None: there was none, or its record cannot be read.
-
-    Args:
-        home: the directory of the stream, or of the table's records.
-    """
-    return _last(home).load()
 
 
 def keep_last(home: str, result: Verification) -> None:
@@ -69,15 +26,8 @@ def keep_last(home: str, result: Verification) -> None:
         StorageError: the storage failed.
     """
     with files.if_writable():
-        files.make_directory(files.join(home, "_retention"))
-        _last(home).write(LastVerification.of(result))
+        keep_last_verification(home, result.summary())
         VerificationProgress(home).delete()
-
-
-def _last(home: str) -> Sidecar[LastVerification]:
-    place = files.join(home, "_retention", "verified.json")
-    codec = JsonCodec(asdict, lambda _, fields: LastVerification(**fields))
-    return Sidecar(place, codec, Step.VERIFIED)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import pytest
 from retention.core.units import DAY
 from retention.errors import UsageError
 from retention.storage import files
+from retention.stores.sidecar.last_verification import last_verification
 from retention.verify import data_files, run
 from retention.verify.data_files import VerifiedFile, VerifyTask
-from retention.verify.record import last_verification
 from tests.retention.api.test_table import warehouse as warehouse_of_table
 from tests.retention.verify.test_damages import flip
 from tests.support.command_line import invoke
