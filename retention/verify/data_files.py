@@ -109,7 +109,9 @@ class ReadFile:
             DamagedError: it has none.
         """
         if not self.rows.num_rows:
-            raise DamagedError(f"{self.file.location}: it has no rows")
+            raise DamagedError(
+                f"{self.file.location}: it has no rows; restore the file from a copy"
+            )
         return row_stats(self.rows)
 
     def damage(self, check: str, detail: str, remedy: str = "") -> Damage:
