@@ -146,6 +146,8 @@ def _verified(read: ReadFile, *, records: bool) -> VerifiedFile:
         except (DamagedError, ForeignRowsError) as error:
             text = str(error).partition("; ")[0]
             damages.append(read.damage(name, text.removeprefix(f"{read.file.location}: ")))
+            # The checks after it would fail for the same cause.
+            break
     if damages:
         # One cause shows in several checks: bytes that differ explain rows that cannot be read.
         return VerifiedFile(path, read.wanted.bytes, tuple(_by_cause(damages)))
