@@ -6,8 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from retention.api.selection import StreamSelection
-from retention.context.context import OpenedStream
+from retention.api.verifying import Verifying
 from retention.core.arguments import checked_class
 from retention.core.units import format_instant
 from retention.errors import UsageError
@@ -16,23 +15,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from retention.api.repairs import Instant
-    from retention.api.table import Table
     from retention.history.chain import Chain
     from retention.inspect.history_export import Period
     from retention.inspect.run_basis import RunBasis
 
 
 @checked_class
-class Audit(StreamSelection):
-    """The part of a warehouse that accounts for the messages and rows its runs removed."""
-
-    @abstractmethod
-    def _known(self, name: str) -> OpenedStream:
-        """A stream that the configuration names, or that was written to."""
-
-    @abstractmethod
-    def table(self, name: str) -> Table:
-        """A table in place that the configuration lists."""
+class Audit(Verifying):
+    """The part of a warehouse that accounts for the messages and rows its runs removed, and proves what it keeps."""
 
     @abstractmethod
     def instant(self, as_of: Instant) -> int:

@@ -11,6 +11,7 @@ from retention.api.dry_run import DryRun
 from retention.api.pictures import LogPictures, plot_plan
 from retention.api.public import Public
 from retention.api.repairs import Instant, Repairs
+from retention.api.verifying import LogVerification
 from retention.apply.compact import CompactionLimits, compact_now, show_compaction
 from retention.apply.guards import Guards
 from retention.apply.run import apply_plan
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
 
 @checked_class
 @dataclass(frozen=True)
-class Log(Public, Repairs, LogPictures):
+class Log(Public, Repairs, LogVerification, LogPictures):
     """A stream or topic of a warehouse."""
 
     opened: OpenedStream

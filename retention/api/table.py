@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from retention.api.repairs import Instant
+    from retention.verify.finding import Verification
 
 
 @checked_class
@@ -84,6 +85,16 @@ class Table(Public):
         """
         with Engines(self._engine) as engines:
             return BoundTablePlan(self, self.plan_on(engines, self.instant(as_of)))
+
+    def verify(self) -> Verification:
+        """Verify its log, vectors, the files that runs wrote, and their records; only that record is written.
+
+        Raises:
+            RefusedError: the table uses a feature that this release does not handle.
+        """
+        from retention.verify.tables import verify_table
+
+        return verify_table(self.opened)
 
     def simulate(
         self,

@@ -51,6 +51,7 @@ EXAMPLES: dict[str, tuple[str, tuple[int, ...]]] = {
     "repair place": ("repair place ORDERS --yes", _CHANGE),
     "compact": ("compact ORDERS --max-time 10m --yes", _CHANGE_ALL),
     "reclaim": ("reclaim ORDERS --yes", _CHANGE_ALL),
+    "verify": ("verify ORDERS --sample 1%", (0, 2, 4, 5, 6, 130, 143)),
     "pause": ("pause ORDERS --reason 'wrong limit, incident 41'", _CHANGE),
     "resume": ("resume ORDERS --reason 'limit corrected'", _CHANGE),
     "explain": ("explain ORDERS 1041 --as-of 2026-11-20", _LOOK),

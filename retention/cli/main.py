@@ -27,6 +27,7 @@ from retention.cli import (  # noqa: F401  (each adds its commands)
     runs,
     sandbox,
     simulating,
+    verifying,
     viewing,
     writing,
 )

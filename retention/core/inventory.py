@@ -153,6 +153,8 @@ class DataFile:
     hidden: np.ndarray | SeqRanges = field(default_factory=lambda: NO_RANGES, compare=False)
     """Sequences of rows hidden from readers, by a deletion vector or in an archived copy: ascending, disjoint ranges,
     both ends inclusive, shape (n, 2); or their location."""
+    sha256: str | None = field(default=None, compare=False)
+    """The SHA-256 of its bytes, taken while they were written; None: this process did not write it."""
 
     @property
     def hides_rows(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -49,27 +50,27 @@ def write_by_deadline(targets: Sequence[DataFile], batches: Iterable[pa.Table]) 
         batches: tables of shape `FILE_COLUMNS`.
 
     Returns:
-        The written files.
+        The written files, with their digests.
     """
     if len(targets) == 1:
-        parquet.write_messages(targets[0].location, batches)
-        return [*targets]
-    written: dict[int, DataFile] = {}
+        sha256 = parquet.write_messages(targets[0].location, batches)
+        return [replace(targets[0], sha256=sha256)]
     ends: np.ndarray | None = None
     with ExitStack() as open_files:
-        writes = {}
+        writers = {}
         for rows in in_large_parts(batches):
             if ends is None:
                 ends = bucket_ends(lifetime_classes(rows), rows["size"].to_numpy(), len(targets))
             number = buckets_of(rows, ends)
             for group in np.unique(number).tolist():
-                if group not in written:
-                    written[group] = targets[group]
-                    writes[group] = open_files.enter_context(
+                if group not in writers:
+                    writers[group] = open_files.enter_context(
                         open_message_writer(targets[group].location)
                     )
-                writes[group](rows.filter(pa.array(number == group)))
-    return list(written.values())
+                write, _ = writers[group]
+                write(rows.filter(pa.array(number == group)))
+    digests = {group: digest.hexdigest() for group, (_, digest) in writers.items()}
+    return [replace(targets[group], sha256=sha256) for group, sha256 in digests.items()]
 
 
 def in_large_parts(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -14,6 +14,7 @@ from retention.core.seq_ranges import in_ranges
 from retention.core.vector_paths import VectorPlace, data_path, vector_place
 from retention.datafile.parquet import compressed_bytes, describe, open_messages, unreadable_error
 from retention.datafile.rewrite import RewriteResult, RewriteTask, copy_remaining
+from retention.datafile.subject_digest import digest_at
 from retention.delta.vectors import read_stored, write_stored
 from retention.errors import DamagedError
 from retention.schemas.messages import RULE_COLUMNS
@@ -78,7 +79,9 @@ def _hide(task: RewriteTask, target: DataFile, place: VectorPlace) -> RewriteRes
     opened = open_messages(_whole(target))
     dead = np.flatnonzero(in_ranges(_seqs(_whole(target)), task.with_ranges().gone))
     write_stored(_location(target, place), BitMap64(dead))
-    described = describe(hiding_rows(target))
+    recorded = digest_at(task.source.digest_location).load()
+    sha256 = None if recorded is None else recorded.sha256
+    described = describe(replace(hiding_rows(target), sha256=sha256))
     reached(Step.ROWS_HIDDEN)
     cost = compressed_bytes(opened, ["seq"]) + compressed_bytes(opened, RULE_COLUMNS)
     return RewriteResult([described.stats], ReadCount(1, cost))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,7 +33,9 @@ from retention.schemas.files import FILE_STATS, FileStats, RowStats
 from retention.schemas.messages import FILE_COLUMNS, MESSAGES, RULE_COLUMNS
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
+from retention.storage.digesting import DigestingSink
 from retention.storage.errors import first_line, is_of_storage, storage_error
+from retention.storage.sidecar import Sidecar
 
 ROW_GROUP_ROWS = 131_072
 SMALL_BYTES = 8 << 20
@@ -51,20 +54,28 @@ class Description:
     read: ReadCount
 
 
-def write_messages(location: str, batches: Iterable[pa.Table]) -> None:
-    """Write tables of shape `FILE_COLUMNS` as one Parquet file; durable on return."""
-    with open_message_writer(location) as write:
+def write_messages(location: str, batches: Iterable[pa.Table]) -> str:
+    """Write tables of shape `FILE_COLUMNS` as one Parquet file, durable on return; returns its SHA-256."""
+    with open_message_writer(location) as (write, digest):
         for batch in batches:
             write(batch)
+    return digest.hexdigest()
 
 
 @contextmanager
-def open_message_writer(location: str) -> Iterator[Callable[[pa.Table], None]]:
-    """Open a new Parquet file for tables of `FILE_COLUMNS`; it has no other writer, and is durable after the block."""
+def open_message_writer(
+    location: str,
+) -> Iterator[tuple[Callable[[pa.Table], None], hashlib._Hash]]:
+    """Open a new Parquet file for tables of `FILE_COLUMNS`; it has no other writer, and is durable after the block.
+
+    Yields:
+        The function that writes a table, and the SHA-256 of the bytes, which is complete after the block.
+    """
+    digest = hashlib.sha256()
     with (
         files.create_unshared(location) as sink,
         pq.ParquetWriter(
-            sink,
+            DigestingSink(sink, digest),
             FILE_COLUMNS,
             compression="zstd",
             use_dictionary=_DICTIONARY,
@@ -72,7 +83,7 @@ def open_message_writer(location: str) -> Iterator[Callable[[pa.Table], None]]:
             write_page_checksum=True,
         ) as writer,
     ):
-        yield partial(writer.write_table, row_group_size=ROW_GROUP_ROWS)
+        yield partial(writer.write_table, row_group_size=ROW_GROUP_ROWS), digest
     reached(Step.DATA_WRITTEN)
 
 
@@ -171,8 +182,11 @@ def describe(file: DataFile) -> Description:
                 f"{given_up(file.stream, file.path)}"
             )
     with files.if_writable():
-        digest = SubjectDigest(count_subjects(rows), _ids_in(opened))
-        digest_at(file.digest_location).write(digest)
+        place = digest_at(file.digest_location)
+        digest = SubjectDigest(
+            count_subjects(rows), _ids_in(opened), sha256=_digest_of(file, place)
+        )
+        place.write(digest)
     try:
         size, modified_ms = files.stat(file.location)
     except FileNotFoundError as error:
@@ -186,6 +200,14 @@ def describe(file: DataFile) -> Description:
         **_checked_stats(file, rows),
     }
     return Description(stats, read)
+
+
+def _digest_of(file: DataFile, place: Sidecar[SubjectDigest]) -> str | None:
+    """The digest taken while a file was written, by this process or, as recorded, by an earlier one."""
+    if file.sha256 is not None:
+        return file.sha256
+    recorded = place.load()
+    return None if recorded is None else recorded.sha256
 
 
 def stats_table(rows: Sequence[Mapping[str, object]]) -> pa.Table:

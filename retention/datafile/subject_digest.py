@@ -1,4 +1,4 @@
-"""The subject digest of a data file, with its number of message ids and its deletions: counts, packs, unpacks it."""
+"""The record of a data file: its subject digest, number of message ids, deletions, and the digest of its bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from retention.storage.checksum import stripped, with_hash
 from retention.storage.crash_points import Step
 from retention.storage.sidecar import Sidecar, SidecarLabel, SidecarRecord
 
-_IDS, _DELETIONS = b"retention.ids", b"retention.deletions"
+_IDS, _DELETIONS, _SHA256 = b"retention.ids", b"retention.deletions", b"retention.sha256"
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 
 MESSAGES_AT_ONCE = 4_000_000
@@ -21,7 +21,7 @@ MESSAGES_AT_ONCE = 4_000_000
 
 @dataclass(frozen=True)
 class SubjectDigest:
-    """The subjects, the number of ids and the deletions in one data file."""
+    """The subjects, the number of ids and the deletions in one data file, and the digest of its bytes."""
 
     counts: pa.Table
     """Shape `SUBJECT_COUNTS`, sorted by subject."""
@@ -29,6 +29,8 @@ class SubjectDigest:
     """The number of messages of the file with an id, hidden ones included; None if unknown."""
     packed_deletions: bytes | None = None
     """The deletions of the file from `pack_deletions`, hidden ones included; None if not yet read."""
+    sha256: str | None = None
+    """The SHA-256 of the data file's bytes, in hex: taken while they were written, or recorded by a verification."""
 
 
 def count_subjects(rows: pa.Table) -> pa.Table:
@@ -55,6 +57,8 @@ def pack(digest: SubjectDigest) -> bytes:
         beside[_IDS] = str(digest.ids)
     if digest.packed_deletions is not None:
         beside[_DELETIONS] = digest.packed_deletions
+    if digest.sha256 is not None:
+        beside[_SHA256] = digest.sha256
     schema = SUBJECT_COUNTS.with_metadata(beside or None)
     counts = digest.counts.combine_chunks().replace_schema_metadata(schema.metadata)
     return with_hash(_arrow_file(counts))
@@ -69,9 +73,14 @@ def unpack(content: bytes) -> SubjectDigest:
     body, _ = stripped(content)
     opened = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(body)))
     beside = opened.schema.metadata or {}
-    ids = beside.get(_IDS)
+    ids, sha256 = beside.get(_IDS), beside.get(_SHA256)
     counts = opened.read_all().replace_schema_metadata(None)
-    return SubjectDigest(counts, None if ids is None else int(ids), beside.get(_DELETIONS))
+    return SubjectDigest(
+        counts,
+        None if ids is None else int(ids),
+        beside.get(_DELETIONS),
+        None if sha256 is None else sha256.decode(),
+    )
 
 
 def pack_deletions(deletions: pa.Table) -> bytes:

@@ -58,7 +58,7 @@ def write_change_data(
             change = pa.repeat("delete", len(positions))
             yield rows.append_column(_CHANGE, change)
 
-    written = write_rows(location, source, source.schema.append(_CHANGE), deleted())
+    written, _ = write_rows(location, source, source.schema.append(_CHANGE), deleted())
     check_rows(location, written, len(removed))
     reached(Step.CHANGES_WRITTEN)
     return {

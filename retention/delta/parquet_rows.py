@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
@@ -18,6 +19,7 @@ from retention.delta.schema import FileColumns
 from retention.errors import DamagedError, RetentionError, VerificationError
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
+from retention.storage.digesting import DigestingSink
 from retention.storage.errors import first_line, is_of_storage, storage_error
 
 BATCH_BYTES = 8 << 20
@@ -137,20 +139,20 @@ class ParquetSource:
 
 def write_rows(
     location: str, source: ParquetSource, schema: pa.Schema, tables: Iterable[pa.Table]
-) -> int:
+) -> tuple[int, str]:
     """Write tables to a new Parquet file, in the source's compression and size of row groups; durable on return.
 
     Returns:
-        The number of rows.
+        The number of rows, and the SHA-256 of the file.
     """
-    rows = 0
+    rows, digest = 0, hashlib.sha256()
     files.make_directory(location.rpartition("/")[0])
     groups = _groups(tables, source.group_rows)
     first = next(groups, schema.empty_table())
     with (
         files.create_unshared(location) as sink,
         pq.ParquetWriter(
-            sink,
+            DigestingSink(sink, digest),
             schema,
             compression=source.codec,
             use_dictionary=source.dictionaries(first),
@@ -160,7 +162,7 @@ def write_rows(
         for group in chain([first], groups):
             writer.write_table(group, source.group_rows)
             rows += group.num_rows
-    return rows
+    return rows, digest.hexdigest()
 
 
 def _plain_size(chunk: pq.ColumnChunkMetaData, rows: pa.Table) -> float:

@@ -25,7 +25,7 @@ _KEPT = ("tags", "clusteringProvider")
 
 def rewrite(
     root: str, metadata: Mapping[str, Any], add: Mapping[str, Any], dead: BitMap64
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], str]:
     """Copy a data file without its dead rows; the copy is durable and counted on return.
 
     The memory in use is bounded by a row group, or `parquet_rows.GROUP_BYTES`.
@@ -37,7 +37,7 @@ def rewrite(
         dead: positions of rows, counted from 0; rows that its vector hides are dead, too.
 
     Returns:
-        The copy's `add` action, before `row_ids.with_row_ids`.
+        The copy's `add` action, before `row_ids.with_row_ids`, and the SHA-256 of its bytes.
 
     Raises:
         DamagedError: the file or its vector cannot be read.
@@ -57,11 +57,11 @@ def rewrite(
             yield rows if tracked is None else tracked.materialized(positions, rows)
 
     schema = source.schema if tracked is None else tracked.schema(source.schema)
-    written = write_rows(location, source, schema, remaining())
+    written, sha256 = write_rows(location, source, schema, remaining())
     check_rows(location, written, source.rows - len(dead))
     reached(Step.COPY_WRITTEN)
     size, modified_ms = files.stat(location)
-    return {
+    copy = {
         "path": path,
         "partitionValues": add.get("partitionValues") or {},
         "size": size,
@@ -70,6 +70,7 @@ def rewrite(
         "stats": stats.text(),
         **{name: add[name] for name in _KEPT if add.get(name) is not None},
     }
+    return copy, sha256
 
 
 def new_name(kind: str, codec: str) -> str:

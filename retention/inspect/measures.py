@@ -18,6 +18,7 @@ from retention.ports import Snapshot, VersionToken
 from retention.rules.acting import acting_rules
 from retention.stores.pauses import pause_of
 from retention.stores.sidecar.kept_measures import KeptMeasures, keep_measures, recall_measures
+from retention.stores.sidecar.last_verification import LastVerification, last_verification
 from retention.tables.bounded_files import set_limits
 from retention.tables.opened import OpenedTable
 from retention.tables.state import state_of_table
@@ -47,6 +48,8 @@ class Measures:
     """The rules by which passes may remove messages."""
     is_paused: bool
     """Whether a person has paused removals."""
+    verified: LastVerification | None = None
+    """Its last finished verification; None: there was none."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,8 @@ class TableMeasures:
     """The limits by which passes may remove rows."""
     is_paused: bool
     """Whether a person has paused removals."""
+    verified: LastVerification | None = None
+    """Its last finished verification; None: there was none."""
 
 
 def measure_table(opened: OpenedTable, as_of_ns: int) -> TableMeasures:
@@ -74,7 +79,8 @@ def measure_table(opened: OpenedTable, as_of_ns: int) -> TableMeasures:
     state = state_of_table(opened, as_of_ns)
     lag = None if state.due is None else state.behind_ns(as_of_ns) / SECOND
     rules, is_paused = set_limits(opened.policy), state.paused is not None
-    return TableMeasures(lag, state.rows, state.bytes, state.files, rules, is_paused)
+    verified = last_verification(opened.home)
+    return TableMeasures(lag, state.rows, state.bytes, state.files, rules, is_paused, verified)
 
 
 def measure(opened: OpenedStream, as_of_ns: int) -> Measures:
@@ -138,4 +144,5 @@ def _measures(
         0.0 if dead.oldest_ns is None else max(as_of_ns - dead.oldest_ns, 0) / SECOND,
         acting_rules(opened.config.policy()),
         pause_of(opened.warehouse, opened.root, opened.name) is not None,
+        last_verification(opened.root),
     )

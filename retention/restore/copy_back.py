@@ -130,8 +130,8 @@ def run_copy(task: CopyTask) -> RewriteResult:
             "manifest's); nothing was changed; restore it from a copy of the archive"
         )
     rows = remaining_rows(task.copy, open_messages(source))
-    write_messages(target.location, (_named(table, task.subject) for table in rows))
-    written = describe(target)
+    sha256 = write_messages(target.location, (_named(table, task.subject) for table in rows))
+    written = describe(replace(target, sha256=sha256))
     if written.stats["messages"] != task.messages:
         raise DamagedError(
             f"{source.location}: {counted(written.stats['messages'], 'message comes', 'messages come')} back where "

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from retention.core.inventory import Counters
 from retention.ports import Store, TableStore
 from retention.storage import files
 from retention.stores.dead_files import DeadFiles
@@ -36,6 +37,15 @@ class Inspection:
     """The expected location of each file, in the same order."""
     unknown: int
     """The number of files that the next plan opens once, because their statistics are not cached."""
+    logged: pa.Table
+    """The live files with the statistics that the log has, columns of `EXPECTED_COLUMNS` or fewer; in that order."""
+    described: pa.Table
+    """The files whose statistics are known in full, shape `FILE_STATS`, in no particular order."""
+    counters: Counters
+    """The counters in the log."""
+    table_id: str
+    hidden: Mapping[str, int] = field(default_factory=dict)
+    """Path of each file under a deletion vector → the number of rows that the log says it hides."""
     vectors: int = 0
     """The number of files with rows hidden by another writer's deletion vectors."""
     unmoved: int = 0
@@ -120,6 +130,14 @@ class TableFormat(Protocol):
             RefusedError: the engine does not handle a table feature or property.
             ForeignRowsError: files of another writer break the storage rules, as far as their statistics tell.
             DamagedError: the log cannot be read, or is lost.
+        """
+        ...
+
+    def committed_runs(self, layout: Layout) -> dict[int, frozenset[str]]:
+        """Version → the runs that its entry names, for every entry that the log still has; each is read in full.
+
+        Raises:
+            DamagedError: an entry cannot be read.
         """
         ...
 

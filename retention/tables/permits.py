@@ -57,6 +57,10 @@ class GuardedRemovals:
         self.judge(snapshot)
         return self.staged.actions(version, now_ms, snapshot)
 
+    def digests(self) -> dict[str, str]:
+        """The digests of its copies."""
+        return self.staged.digests()
+
     def written(self) -> list[str]:
         """The paths of the files that are written, in the table's directory."""
         return self.staged.written()

@@ -21,6 +21,7 @@ from retention.stores.pauses import refuse_paused
 from retention.tables.access import access_of
 from retention.tables.evidence import forget_evidence
 from retention.tables.opened import OpenedTable
+from retention.tables.records import write_digests
 from retention.tables.stage import discarded_on_failure
 
 Record = TypeVar("Record", bound=TableRun)
@@ -35,6 +36,10 @@ class StagedActions(Protocol):
 
     def written(self) -> list[str]:
         """The paths of the files, in the table's directory."""
+        ...
+
+    def digests(self) -> Mapping[str, str]:
+        """Path of each data file among them → the SHA-256 of its bytes."""
         ...
 
 
@@ -97,6 +102,7 @@ def commit_recorded(
     )
     intent = committed(table.history.chained(intent, None))
     with discarded_on_failure(before.root, written):
+        write_digests(table, intent.run, staged.digests())
         link = table.history.begin(intent)
     described = Operation(
         name=operation,

@@ -13,6 +13,7 @@ from pyroaring import BitMap64
 
 from retention.errors import DamagedError, StorageError
 from retention.storage import files
+from retention.storage.checksum import parse_json, verified, with_checksum
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import first_line
 from retention.tables.opened import OpenedTable
@@ -32,6 +33,8 @@ class ChangedFile:
     """The `add` action of the same file with another vector, or of its copy; None: all of it went."""
     rows: Mapping[str, BitMap64 | None]
     """Limit → positions in the file before the run, as `plan.FileRemovals.rows`."""
+    sha256: str | None = None
+    """The SHA-256 of a copy, taken while it was written; None: no copy, or read from a record."""
 
     @property
     def is_copied(self) -> bool:
@@ -49,6 +52,39 @@ class ChangedFile:
         return BitMap64.union(
             BitMap64(), *(rows for rows in self.rows.values() if rows is not None)
         )
+
+
+def write_digests(table: OpenedTable, run: str, digests: Mapping[str, str]) -> None:
+    """Record the SHA-256 of the data files that a run is about to commit, by decoded path; durable on return.
+
+    A verification compares them as long as the files are in the table, so no reclaim deletes the record.
+    """
+    if digests:
+        directory = files.join(table.home, "digests")
+        files.make_directory(directory)
+        content = json.dumps(with_checksum({"files": dict(digests)})).encode()
+        files.replace(files.join(directory, f"{run}.json"), content)
+        reached(Step.CHANGES_NOTED)
+
+
+def read_digests(table: OpenedTable) -> dict[str, str]:
+    """Decoded path → the SHA-256 of every data file that runs wrote.
+
+    Raises:
+        DamagedError: a record cannot be read.
+    """
+    digests: dict[str, str] = {}
+    directory = files.join(table.home, "digests")
+    for name in files.names(directory):
+        location = files.join(directory, name)
+        try:
+            digests |= verified(parse_json(files.read_bytes(location) or b""))["files"]
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DamagedError(
+                f"{location}: the record of the digests of files cannot be read ({first_line(error)}); nothing was "
+                "changed; restore it from a copy of the warehouse, or delete it: its files are unverified then"
+            ) from error
+    return digests
 
 
 def location_of(table: OpenedTable, run: str) -> str:

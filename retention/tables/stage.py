@@ -56,6 +56,14 @@ class StagedRemovals:
             *({"cdc": dict(fields)} for fields in self.change_data),
         ]
 
+    def digests(self) -> dict[str, str]:
+        """Path of each copy → the SHA-256 of its bytes."""
+        return {
+            unquote(change.after["path"]): change.sha256
+            for change in self.changed
+            if change.after is not None and change.sha256 is not None
+        }
+
     def written(self) -> list[str]:
         """The paths of the files that are written, in the table's directory; vectors of one commit share a file."""
         actions = (*self.copies, *self.change_data)
@@ -118,8 +126,8 @@ def stage(
             elif takes_vector(snapshot, each):
                 by_vector.append((each, vectors.unite(root, each.add, each.dead)))
             else:
-                after = rewrite(root, metadata, each.add, each.dead)
-                changed.append(ChangedFile(each.add, after, each.rows))
+                after, sha256 = rewrite(root, metadata, each.add, each.dead)
+                changed.append(ChangedFile(each.add, after, each.rows, sha256))
                 if has_change_data(metadata):
                     feed = write_change_data(root, metadata, each.add, each.dead)
                     change_data += [feed] if feed else []

@@ -42,6 +42,8 @@ class Reverted:
     """`add` actions of files with a new vector."""
     made: tuple[Mapping[str, Any], ...] = ()
     """`add` actions of new files with rows that came back."""
+    made_digests: Mapping[str, str] = field(default_factory=dict)
+    """Path of each of them → the SHA-256 of its bytes."""
     absent: frozenset[str] = frozenset()
     """Paths of the files that these rows were in: were one in the table again, its rows would be there twice."""
 
@@ -65,6 +67,10 @@ class Reverted:
             *numbered(self.made, version, snapshot),
         ]
 
+    def digests(self) -> Mapping[str, str]:
+        """Path of each new file of rows → the SHA-256 of its bytes."""
+        return self.made_digests
+
     def written(self) -> list[str]:
         """The paths of the files that are written, in the table's directory."""
         held = (vectors.vector_location("", add["deletionVector"]) for add in self.vectored)
@@ -81,6 +87,7 @@ class _Reverting:
     removes: list[Mapping[str, Any]] = field(default_factory=list)
     adds: list[Mapping[str, Any]] = field(default_factory=list)
     made: list[Mapping[str, Any]] = field(default_factory=list)
+    made_digests: dict[str, str] = field(default_factory=dict)
     absent: set[str] = field(default_factory=set)
     vectors: list[tuple[Mapping[str, Any], BitMap64]] = field(default_factory=list)
     """Files that keep a vector: the `add` action before the run, and the rows that are dead then."""
@@ -181,8 +188,7 @@ def _revert(
         return
     now = live.get(unquote(change.after["path"]))
     if now is None:
-        reverting.made.append(_rows_alone(current, change))
-        reverting.absent.add(unquote(change.before["path"]))
+        _make_rows(current, change, reverting)
     elif not change.is_copied:
         if entries.vector_id(now.get("deletionVector")) == entries.vector_id(
             change.before.get("deletionVector")
@@ -197,15 +203,17 @@ def _revert(
         reverting.removes.append(now)
         reverting.adds.append(change.before)
     else:
-        reverting.made.append(_rows_alone(current, change))
-        reverting.absent.add(unquote(change.before["path"]))
+        _make_rows(current, change, reverting)
 
 
-def _rows_alone(current: DeltaSnapshot, change: ChangedFile) -> dict[str, Any]:
-    """A new file with the rows that a run removed from a file that stayed."""
+def _make_rows(current: DeltaSnapshot, change: ChangedFile, reverting: _Reverting) -> None:
+    """Write a new file with the rows that a run removed from a file that stayed."""
     source = ParquetSource(current.root, current.metadata, change.before)
     everything = BitMap64(range(source.rows))
-    return rewrite(current.root, current.metadata, change.before, everything - change.dead)
+    add, sha256 = rewrite(current.root, current.metadata, change.before, everything - change.dead)
+    reverting.made.append(add)
+    reverting.made_digests[unquote(add["path"])] = sha256
+    reverting.absent.add(unquote(change.before["path"]))
 
 
 def _staged(current: DeltaSnapshot, reverting: _Reverting) -> Reverted:
@@ -229,5 +237,6 @@ def _staged(current: DeltaSnapshot, reverting: _Reverting) -> Reverted:
         tuple(adds),
         tuple(vectored),
         tuple(reverting.made),
+        reverting.made_digests,
         frozenset(reverting.absent),
     )

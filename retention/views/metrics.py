@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from retention.inspect.measures import Measures, TableMeasures
+    from retention.stores.sidecar.last_verification import LastVerification
 
 METRICS_FILE = OutputKind("metrics of a run", begins(r"# HELP retention_"))
 """The file of `--metrics-file`."""
@@ -46,6 +47,8 @@ HELP: Mapping[str, str] = {
     _UNLISTED: "Whether no configuration lists the stream any more (1), so that nothing is removed, or one does (0).",
     "retention_stream_lag_seconds": "How long the stream has been behind its policy, after the run.",
     "retention_stream_paused": "Whether a person has paused removals from the stream (1) or not (0).",
+    "retention_stream_verified_timestamp_seconds": "When the last verification of the stream ended, Unix time.",
+    "retention_stream_verify_findings": "Findings of the last verification, by state: damaged, unverified.",
     "retention_stream_small_files": "Files that a compaction would merge.",
     "retention_stream_dead_bytes": "Bytes of dead files on disk: due for a reclaim, or waiting for the grace to end.",
     "retention_stream_oldest_dead_age_seconds": "How long the oldest dead file has been dead; 0 without dead files.",
@@ -60,6 +63,8 @@ HELP: Mapping[str, str] = {
     "retention_table_removed_bytes_total": "Bytes of the whole files that runs removed.",
     "retention_table_reclaimed_bytes_total": "Bytes of removed files that reclaims deleted.",
     "retention_table_paused": "Whether a person has paused removals from the table (1) or not (0).",
+    "retention_table_verified_timestamp_seconds": "When the last verification of the table ended, Unix time.",
+    "retention_table_verify_findings": "Findings of the last verification, by state: damaged, unverified.",
     "retention_table_rows": "Rows of the table after the run.",
     "retention_table_bytes": "Bytes of the table's files.",
     "retention_table_files": "Files of the table.",
@@ -211,6 +216,7 @@ def _of_measures(measures: Measures) -> Iterator[tuple[str, str, float]]:
     yield "dead_bytes", "due", measures.due_bytes
     yield "dead_bytes", "waiting", measures.waiting_bytes
     yield "oldest_dead_age_seconds", "", measures.oldest_dead_seconds
+    yield from _of_verification(measures.verified)
 
 
 def _of_table(measures: TableMeasures) -> Iterator[tuple[str, str, float]]:
@@ -220,6 +226,15 @@ def _of_table(measures: TableMeasures) -> Iterator[tuple[str, str, float]]:
     yield "paused", "", measures.is_paused
     for name in ("rows", "bytes", "files"):
         yield name, "", getattr(measures, name)
+    yield from _of_verification(measures.verified)
+
+
+def _of_verification(verified: LastVerification | None) -> Iterator[tuple[str, str, float]]:
+    """The samples of a last verification; without one there are none, so that its age is unknown, not long."""
+    if verified is not None:
+        yield "verified_timestamp_seconds", "", verified.ended_ns / SECOND
+        yield "verify_findings", "damaged", verified.damages
+        yield "verify_findings", "unverified", verified.unverified
 
 
 def _successes(

@@ -21,6 +21,7 @@ from retention.plan.forecast import Due
 from retention.plan.lowered import LoweredLimit
 from retention.plan.overdue import Overdue
 from retention.rules.removal_guards import GuardFinding
+from retention.verify.finding import Damage, Unverified, Verification
 
 Schema = dict[str, Any]
 
@@ -39,8 +40,13 @@ def report_schemas() -> dict[str, Schema]:
         "compact": _compacted(),
         "reclaim": _reclaimed(),
         "mirror": _mirrored(),
+        "verify": _verified("stream"),
     }
-    tables = {"plan": _planned_table(), "reclaim": _reclaimed_table()}
+    tables = {
+        "plan": _planned_table(),
+        "reclaim": _reclaimed_table(),
+        "verify": _verified("table"),
+    }
     streams = {
         f"report.{job}.schema.json": _report(
             job,
@@ -126,6 +132,19 @@ def _retained() -> Schema:
         {"as_of_ns": _INTEGER, "streams": _list({"anyOf": [stream, failed]})},
         {"compactions": _list(_compacted()), "tables": _list(_planned_table())},
     )
+
+
+def _verified(kind: str) -> Schema:
+    """The entry of a verification: its result, or the error of a stream or table that could not be verified."""
+    fields = _fields(Verification)
+    named = {kind: _STRING, "verdict": {"enum": ["ok", "unverified", "damaged"]}}
+    numbers = {name: schema for name, schema in fields.items() if name not in ("name", "kind")}
+    lists = {
+        "damages": _list(_object(_fields(Damage))),
+        "unverified": _list(_object(_fields(Unverified))),
+    }
+    failed = _object({kind: _STRING, "error": _ERROR, "seconds": _NUMBER})
+    return {"anyOf": [_object(named | numbers | lists | {"seconds": _NUMBER}), failed]}
 
 
 def _plan() -> Schema:

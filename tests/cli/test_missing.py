@@ -26,6 +26,7 @@ OF_ALL = {
     "reclaim": ("reclaim",),
     "reclaim --yes": ("reclaim", "--yes"),
     "reclaim --leftovers": ("reclaim", "--leftovers", "--yes"),
+    "verify": ("verify",),
     "pause": ("pause", "--reason", "x"),
     "resume": ("resume", "--reason", "x"),
     "mirror": ("mirror",),
@@ -58,6 +59,7 @@ OF_ONE = {
     "repair lost-commit": ("repair", "lost-commit", NOBODY),
     "compact": ("compact", NOBODY),
     "reclaim": ("reclaim", NOBODY),
+    "verify": ("verify", NOBODY),
     "pause": ("pause", NOBODY, "--reason", "x"),
     "resume": ("resume", NOBODY, "--reason", "x"),
     "simulate": ("simulate", NOBODY, "--set", "max_age=1d"),
@@ -119,6 +121,7 @@ JOBS = {
     "reclaim": (),
     "mirror": (),
     "doctor": (),
+    "verify": (),
     "fold": ("--log", "1.jsonl", "--stream", NOBODY),
 }
 

@@ -13,7 +13,6 @@ from pyroaring import BitMap64
 
 from retention.core.table_policy import TableColumns, TableLimits, TablePolicy
 from retention.delta.change_data import write_change_data
-from retention.delta.rewrite import rewrite
 from retention.delta.vectors import read_vector, write_vectors
 from retention.engines.local import LocalEngine
 from retention.errors import DamagedError, RefusedError
@@ -24,6 +23,7 @@ from retention.tables.opened import OpenedTable
 from retention.tables.plan import TablePlan
 from retention.tables.planning import plan_table
 from retention.tables.undo import undo_run
+from tests.support.delta_tables import rewritten
 
 METADATA = {
     "schemaString": json.dumps(
@@ -52,7 +52,7 @@ def test_a_file_is_copied_without_its_dead_rows(bucket: str) -> None:
         pq.write_table(pa.table({"id": range(1000)}), sink, row_group_size=100)
     add = {"path": "p=a%20b/a.parquet", "partitionValues": {"p": "a b"}}
     dead = BitMap64([*range(100, 200), 7])
-    copy = rewrite(bucket, METADATA, add, dead)
+    copy = rewritten(bucket, METADATA, add, dead)
     change = write_change_data(bucket, METADATA, add, dead)
     assert change is not None
     for action, expected in ((copy, {*range(1000)} - {*dead}), (change, {*dead})):

@@ -11,7 +11,15 @@ from urllib.parse import unquote
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from retention.delta.rewrite import rewrite
 from retention.delta.snapshot import DeltaSnapshot, read
+
+
+def rewritten(*arguments: Any) -> dict[str, Any]:
+    """The `add` action of the copy that `delta.rewrite.rewrite` makes."""
+    copy, _ = rewrite(*arguments)
+    return copy
+
 
 PROTOCOL = {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
 

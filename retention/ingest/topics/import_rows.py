@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import pyarrow as pa
 
@@ -60,11 +61,8 @@ def import_partition(task: ImportTask) -> ImportedLog:
     first = next(batches, None)
     if first is None:
         return ImportedLog((), tuple(reading.findings), reading.next_offset)
-    with parquet.open_message_writer(task.file.location) as write:
-        write(first)
-        for batch in batches:
-            write(batch)
-    stats = verified_stats([task.file], tally.wrote)
+    sha256 = parquet.write_messages(task.file.location, chain([first], batches))
+    stats = verified_stats([replace(task.file, sha256=sha256)], tally.wrote)
     return ImportedLog(tuple(stats), tuple(reading.findings), reading.next_offset)
 
 

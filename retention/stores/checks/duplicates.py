@@ -46,7 +46,7 @@ def unchecked(layout: Layout, overlapping: pa.Table) -> list[pa.Table]:
     """
     return [
         segment
-        for segment in _segments(overlapping)
+        for segment in segments_to_read(overlapping)
         if files.length(_clean(layout, segment)) is None
     ]
 
@@ -58,7 +58,7 @@ def spent_notes(layout: Layout, overlapping: pa.Table) -> list[str]:
         layout: the stream's places.
         overlapping: as for `unchecked`.
     """
-    kept = {_clean(layout, segment) for segment in _segments(overlapping)}
+    kept = {_clean(layout, segment) for segment in segments_to_read(overlapping)}
     return [place for place in notes(layout) if place not in kept]
 
 
@@ -68,7 +68,7 @@ def notes(layout: Layout) -> list[str]:
     return [files.join(directory, name) for name in files.names(directory)]
 
 
-def _segments(overlapping: pa.Table) -> list[pa.Table]:
+def segments_to_read(overlapping: pa.Table) -> list[pa.Table]:
     """The segments of `overlapping` that only rows can clear of duplicates."""
     if overlapping.num_rows:
         overlapping = _of_strangers(overlapping)

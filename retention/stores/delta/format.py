@@ -20,6 +20,7 @@ from retention.stores.delta.dead_files import DeltaDeadFiles
 from retention.stores.delta.old_log import DeltaOldLog
 from retention.stores.delta.returned import refuse_returned
 from retention.stores.delta.store import DeltaStore
+from retention.stores.file_store import table_id_of
 from retention.stores.layout import Layout, StoreSettings, check_format, data_paths, is_ours
 from retention.stores.sidecar.stats_cache import StatisticsCache
 from retention.stores.table_format import Inspection
@@ -64,17 +65,31 @@ class DeltaFormat:
         number_bounds.refuse_impossible(layout, live)
         number_bounds.refuse_counters(layout, inventory.effective(handle.logged, live))
         logged = live.select(LOGGED_FILES.names)
-        _, missing = StatisticsCache(layout, lambda: 0).match(logged)
+        described, missing = StatisticsCache(layout, lambda: 0).match(logged)
         inventory.refuse_known_overlaps(layout.stream, live)
         return Inspection(
             handle.table.version,
             logged,
             [layout.live(path) for path in logged["path"].to_pylist()],
             missing.num_rows,
+            live,
+            described,
+            handle.logged,
+            table_id_of(handle.table_id, handle.logged),
+            {path: vector["cardinality"] for path, vector in handle.vectors.items()},
             vectors=len(handle.unreadable),
             grace=properties.differing(handle.table, grace_ns),
             grace_statement=properties.owners_statement(layout, handle.table, grace_ns),
         )
+
+    def committed_runs(self, layout: Layout) -> dict[int, frozenset[str]]:
+        """Version → the runs that its entry names; an entry of another program names none."""
+        versions = delta_history.versions(layout)[0]
+        contents = delta_history.read_entries(layout, versions)
+        return {
+            version: delta_history.runs_in(layout, version, content or b"")
+            for version, content in zip(versions, contents, strict=True)
+        }
 
     def orphaned_files(self, layout: Layout) -> dict[str, str]:
         """Orphaned files of the table's directory."""

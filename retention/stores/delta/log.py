@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from retention.errors import DamagedError
 from retention.ports import VersionToken
 from retention.storage import files
 from retention.storage.checksum import parse_json
@@ -66,6 +67,25 @@ def find_run(layout: Layout, run: str, after: int) -> int | None:
 def run_of(entry: bytes) -> object:
     """The run that an entry names; None if another program wrote the entry."""
     return metadata_of(entry).get("run")
+
+
+def runs_in(layout: Layout, version: int, entry: bytes) -> frozenset[str]:
+    """The runs that an entry of the log names, read to its last line.
+
+    Raises:
+        DamagedError: a line is not an action.
+    """
+    try:
+        [first, *_] = internals.actions(entry)
+    except (ValueError, AttributeError) as error:
+        raise DamagedError(
+            f"{place_of(layout, version)}: this entry of the log of stream {layout.stream} cannot be read ({error}); "
+            "nothing was changed; restore it from a copy"
+        ) from error
+    del first
+    metadata = metadata_of(entry)
+    named = (metadata.get("run"), metadata.get("again"))
+    return frozenset(run for run in named if isinstance(run, str))
 
 
 def metadata_of(entry: bytes) -> dict[str, Any]:

@@ -141,6 +141,9 @@ def _unfit_together(
         try:
             _refuse_together(layout, memory, fit, some)
         except (ForeignRowsError, DamagedError) as error:
+            if not some.num_rows:
+                # The live files alone break the rules.
+                raise
             half = some.num_rows // 2
             if half:
                 pending += [some.slice(half), some.slice(0, half)]

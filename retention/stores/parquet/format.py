@@ -11,6 +11,7 @@ from retention.schemas.files import LOGGED_FILES
 from retention.storage import files
 from retention.stores.checks import inventory, number_bounds
 from retention.stores.checks.presence import refuse_lost
+from retention.stores.file_store import table_id_of
 from retention.stores.layout import Layout, StoreSettings, check_format, data_paths
 from retention.stores.parquet import adopt
 from retention.stores.parquet.dead_files import ParquetDeadFiles
@@ -67,9 +68,19 @@ class ParquetFormat:
             state.files.select(LOGGED_FILES.names),
             [places.find(path) for path in state.files["path"].to_pylist()],
             len(foreign) - len(unfit),
+            state.files,
+            state.files,
+            state.counters,
+            table_id_of(state.table_id, state.counters),
             unmoved=places.unfinished(state),
             unfit=unfit,
         )
+
+    def committed_runs(self, layout: Layout) -> dict[int, frozenset[str]]:
+        """Version → the run that its entry names."""
+        log = ParquetLog(layout)
+        runs = {version: log.entry(version).run for version in sorted(log.times()[0])}
+        return {v: frozenset([] if run is None else [str(run)]) for v, run in runs.items()}
 
     def orphaned_files(self, layout: Layout) -> dict[str, str]:
         """Orphaned files in `staging` and `trash`.

@@ -18,11 +18,11 @@ from pyroaring import BitMap64
 
 from retention.delta.change_data import write_change_data
 from retention.delta.copy_stats import CopyStats
-from retention.delta.rewrite import rewrite
 from retention.delta.row_ids import with_row_ids
 from retention.delta.schema import Leaf, leaves
 from retention.delta.vectors import inline, write_vectors
 from retention.errors import DamagedError, VerificationError
+from tests.support.delta_tables import rewritten
 
 INSTANTS = [
     datetime(1, 1, 1, tzinfo=UTC),
@@ -73,7 +73,7 @@ def test_dead_rows_and_those_of_the_vector_are_left_out(tmp_path: Path) -> None:
     add = laid(tmp_path, ids(*range(1000)), row_group_size=100, compression="gzip")
     add["deletionVector"] = inline(BitMap64([0, 999]))
     dead = BitMap64([5, *range(100, 200), 350])
-    copy = rewrite(str(tmp_path), IDS, add, dead)
+    copy = rewritten(str(tmp_path), IDS, add, dead)
     hidden = dead | BitMap64([0, 999])
     assert copied(tmp_path, copy)["id"].to_pylist() == [n for n in range(1000) if n not in hidden]
     footer = pq.ParquetFile(tmp_path / copy["path"]).metadata
@@ -98,7 +98,7 @@ def test_a_copy_has_dictionaries_where_the_file_is_smaller_by_them(tmp_path: Pat
     ]
     fields[3]["type"] = struct(field("part", "long"))
     add = laid(tmp_path, rows, use_dictionary=["id", "name", "text", "all.part"])
-    copy = rewrite(str(tmp_path), metadata(*fields), add, BitMap64([3]))
+    copy = rewritten(str(tmp_path), metadata(*fields), add, BitMap64([3]))
     group = pq.read_metadata(tmp_path / copy["path"]).row_group(0)
     chunks = [group.column(number) for number in range(group.num_columns)]
     assert {chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page} == {
@@ -111,7 +111,7 @@ def test_the_copy_is_in_the_partition_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "p=a%20b").mkdir()
     add = laid(tmp_path / "p=a%20b", ids(1, 2))
     add |= {"path": "p=a%2520b/a.parquet", "partitionValues": {"p": "a b"}, "tags": {"t": "1"}}
-    copy = rewrite(str(tmp_path), IDS, add | {"clusteringProvider": "liquid"}, BitMap64([0]))
+    copy = rewritten(str(tmp_path), IDS, add | {"clusteringProvider": "liquid"}, BitMap64([0]))
     assert copy["path"].startswith("p=a%2520b/part-00000-")
     assert (copy["partitionValues"], copy["tags"]) == ({"p": "a b"}, {"t": "1"})
     assert copy["clusteringProvider"] == "liquid"
@@ -129,7 +129,7 @@ def test_int96_becomes_microseconds_with_a_zone_by_the_schema(tmp_path: Path) ->
     mapped = {"type": "map", "keyType": "string", "valueType": "timestamp_ntz"}
     inner = struct(field("t", times), field("m", mapped))
     table = metadata(field("ts", "timestamp"), field("ntz", "timestamp_ntz"), field("n", inner))
-    copy = rewrite(str(tmp_path), table, add, BitMap64([1]))
+    copy = rewritten(str(tmp_path), table, add, BitMap64([1]))
     result = copied(tmp_path, copy)
     kept = [0, 2, 3]
     assert result["ts"].to_pylist() == [INSTANTS[at] for at in kept]
@@ -159,7 +159,7 @@ def test_types_field_ids_and_notes_of_the_file_are_kept(tmp_path: Path) -> None:
         field("s", struct(field("x", "short", 8, "x")), 9, "col-2"),
         field("k", "string", 10, "col-3"),
     )
-    copy = pq.ParquetFile(tmp_path / rewrite(str(tmp_path), table, add, BitMap64([0]))["path"])
+    copy = pq.ParquetFile(tmp_path / rewritten(str(tmp_path), table, add, BitMap64([0]))["path"])
     given = pq.ParquetFile(tmp_path / "a.parquet")
     assert copy.schema_arrow.equals(given.schema_arrow, check_metadata=True)
 
@@ -191,7 +191,7 @@ def test_statistics_hold_for_the_remaining_rows(tmp_path: Path) -> None:
     old = {"numRecords": 4, "minValues": ends, "maxValues": ends}
     old["nullCount"] = dict.fromkeys(names, 0) | {"s": {"x": 0}}
     add = laid(tmp_path, rows, old)
-    assert json.loads(rewrite(str(tmp_path), table, add, BitMap64([0]))["stats"]) == {
+    assert json.loads(rewritten(str(tmp_path), table, add, BitMap64([0]))["stats"]) == {
         "numRecords": 3,
         "minValues": {
             "n": 5,
@@ -215,7 +215,7 @@ def test_statistics_hold_for_the_remaining_rows(tmp_path: Path) -> None:
         },
         "tightBounds": True,
     }  # fmt: skip
-    text = rewrite(str(tmp_path), table, add, BitMap64([0]))["stats"]
+    text = rewritten(str(tmp_path), table, add, BitMap64([0]))["stats"]
     assert "12345678901234567890.2" in text
     assert "\\u" not in text, "deltalake misreads escapes of characters from U+20000 on"
 
@@ -243,7 +243,7 @@ def test_text_that_deltalake_wrote_as_views_is_copied(tmp_path: Path) -> None:
         "n": pa.array([inner] * 3, kind),
     }
     add = laid(tmp_path, pa.table(columns), {"nullCount": {"t": 1}, "minValues": {"t": "a"}})
-    copy = rewrite(str(tmp_path), metadata(field("t", "string")), add, BitMap64([0]))
+    copy = rewritten(str(tmp_path), metadata(field("t", "string")), add, BitMap64([0]))
     rows = copied(tmp_path, copy)
     assert rows["t"].to_pylist() == texts[1:]
     assert rows["b"].to_pylist() == [b"b", None]
@@ -256,7 +256,7 @@ def test_columns_are_matched_by_field_id_where_the_table_says_so(tmp_path: Path)
     table = metadata(field("id", "long", 7, "col-1"), delta_columnMapping_mode="id")
     old = {"nullCount": {"col-1": 0}, "minValues": {"col-1": 1}, "maxValues": {"col-1": 2}}
     add = laid(tmp_path, pa.table([[1, 2]], schema=schema), old)
-    stats = json.loads(rewrite(str(tmp_path), table, add, BitMap64([0]))["stats"])
+    stats = json.loads(rewritten(str(tmp_path), table, add, BitMap64([0]))["stats"])
     assert stats["minValues"] == stats["maxValues"] == {"col-1": 2}
 
 
@@ -270,12 +270,12 @@ TRACKED = {
 def test_rows_keep_their_ids_in_a_copy_and_in_a_copy_of_it(tmp_path: Path) -> None:
     table = metadata(field("id", "long"), **TRACKED)
     add = laid(tmp_path, ids(10, 11, 12, 13)) | {"baseRowId": 100, "defaultRowCommitVersion": 3}
-    copy = rewrite(str(tmp_path), table, add, BitMap64([1]))
+    copy = rewritten(str(tmp_path), table, add, BitMap64([1]))
     domains = {"delta.rowTracking": {"configuration": '{"rowIdHighWaterMark": 103}'}}
     (numbered,), domain = with_row_ids([copy], domains, 8)
     assert (numbered["baseRowId"], numbered["defaultRowCommitVersion"]) == (104, 8)
     assert json.loads(domain["configuration"]) == {"rowIdHighWaterMark": 106}
-    again = copied(tmp_path, rewrite(str(tmp_path), table, numbered, BitMap64([0])))
+    again = copied(tmp_path, rewritten(str(tmp_path), table, numbered, BitMap64([0])))
     assert again.to_pydict() == {"id": [12, 13], "_row-id": [102, 103], "_row-version": [3, 3]}
 
 
@@ -289,7 +289,7 @@ def test_the_first_ids_of_a_table_begin_at_0() -> None:
 def test_a_file_without_ids_in_a_table_that_tracks_them_is_refused(tmp_path: Path) -> None:
     add = laid(tmp_path, ids(1, 2))
     with pytest.raises(DamagedError, match="no baseRowId for this file"):
-        rewrite(str(tmp_path), metadata(field("id", "long"), **TRACKED), add, BitMap64([1]))
+        rewritten(str(tmp_path), metadata(field("id", "long"), **TRACKED), add, BitMap64([1]))
     assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
 
 
@@ -309,7 +309,7 @@ def test_change_data_has_the_rows_that_this_removal_takes(tmp_path: Path) -> Non
     assert write_change_data(str(tmp_path), IDS, hidden, BitMap64([2])) is None
 
 
-@pytest.mark.parametrize("write", [rewrite, write_change_data])
+@pytest.mark.parametrize("write", [rewritten, write_change_data])
 def test_a_position_beyond_the_file_is_refused(tmp_path: Path, write: Any) -> None:
     add = laid(tmp_path, ids(1, 2))
     with pytest.raises(VerificationError, match="it was deleted"):
@@ -323,10 +323,10 @@ def test_a_damaged_or_missing_file_leaves_no_copy(tmp_path: Path) -> None:
     middle = len(content) // 2
     (tmp_path / "a.parquet").write_bytes(content[:middle] + bytes(2000) + content[middle + 2000 :])
     with pytest.raises(DamagedError, match="cannot be read as a data file"):
-        rewrite(str(tmp_path), IDS, add, BitMap64([1]))
+        rewritten(str(tmp_path), IDS, add, BitMap64([1]))
     (tmp_path / "a.parquet").unlink()
     with pytest.raises(DamagedError, match="it is missing"):
-        rewrite(str(tmp_path), IDS, add, BitMap64([1]))
+        rewritten(str(tmp_path), IDS, add, BitMap64([1]))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -346,7 +346,7 @@ def test_rows_are_streamed_in_bounded_pieces(
     monkeypatch.setattr("retention.delta.parquet_rows.BATCH_BYTES", 4096)
     monkeypatch.setattr("retention.delta.parquet_rows.GROUP_BYTES", 20_000)
     add = laid(tmp_path, ids(*range(20_000)))
-    copy = rewrite(str(tmp_path), IDS, add, BitMap64([0, 19_999]))
+    copy = rewritten(str(tmp_path), IDS, add, BitMap64([0, 19_999]))
     written = pq.ParquetFile(tmp_path / copy["path"])
     assert written.num_row_groups > 4
     assert pc.sum(written.read()["id"]).as_py() == sum(range(1, 19_999))

@@ -23,11 +23,11 @@ from retention.delta import snapshot
 from retention.delta.change_data import has_change_data, write_change_data
 from retention.delta.commit import Operation, commit
 from retention.delta.entries import Action, remove_of, vector_id, with_vector
-from retention.delta.rewrite import rewrite
 from retention.delta.row_ids import FEATURE, with_row_ids
 from retention.delta.schema import leaves
 from retention.delta.snapshot import DeltaSnapshot
 from retention.delta.vectors import inline, needs_rewrite, unite, write_vectors
+from tests.support.delta_tables import rewritten
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -262,7 +262,7 @@ class Trial:
     def rewrite(self, at: int, rows: list[int]) -> None:
         before = snapshot.read(str(self.root))
         add, dead = self._live(before, at), BitMap64(rows)
-        adds = [rewrite(str(self.root), before.metadata, add, dead)]
+        adds = [rewritten(str(self.root), before.metadata, add, dead)]
         actions = [remove_of(add, 1)]
         if FEATURE in before.features:
             adds, domain = with_row_ids(adds, before.domains, before.version + 1)

@@ -225,8 +225,8 @@ def test_a_file_that_reads_back_otherwise_is_not_committed(
     opened = opened_stream(tmp_path)
     write = parquet.write_messages
 
-    def write_less(location: str, batches: Iterator[pa.Table]) -> None:
-        write(location, (table.slice(0, table.num_rows - 1) for table in batches))
+    def write_less(location: str, batches: Iterator[pa.Table]) -> str:
+        return write(location, (table.slice(0, table.num_rows - 1) for table in batches))
 
     monkeypatch.setattr(parquet, "write_messages", write_less)
     with pytest.raises(VerificationError, match=r"'messages': 1.*'messages': 2"):

@@ -13,6 +13,7 @@ from retention.errors import BusyError
 from retention.history.compaction_report import CompactionReport
 from retention.history.report import RunReport
 from retention.inspect.measures import Measures
+from retention.stores.sidecar.last_verification import LastVerification
 from retention.views.metrics import HELP, CommandRun, metrics_text
 
 RULE = 'command="retain",rule="{}",stream="ORDERS"'
@@ -48,7 +49,11 @@ def samples(text: str) -> dict[tuple[str, str], float]:
 
 def test_a_run_says_what_it_did_with_each_stream() -> None:
     measured = {
-        "ORDERS": Measures(3600.5, 4, 10, 20, 30, 900, 60.0, ("max_age", "msg_ttl"), is_paused=True)
+        "ORDERS": Measures(
+            *(3600.5, 4, 10, 20, 30, 900, 60.0, ("max_age", "msg_ttl")),
+            is_paused=True,
+            verified=LastVerification(NOW, NOW + SECOND, 7, "damaged", 9, 9, None, 2, 3),
+        )
     }
     done = replace(run(Outcome("ORDERS", REPORT, seconds=0.5)), measures=measured)
     stream = 'command="retain",stream="ORDERS"'
@@ -75,6 +80,9 @@ def test_a_run_says_what_it_did_with_each_stream() -> None:
         ("stream_held_messages", stream): 7,
         ("stream_lag_seconds", stream): 3600.5,
         ("stream_paused", stream): 1,
+        ("stream_verified_timestamp_seconds", stream): NOW / SECOND + 1,
+        ("stream_verify_findings", 'command="retain",state="damaged",stream="ORDERS"'): 2,
+        ("stream_verify_findings", 'command="retain",state="unverified",stream="ORDERS"'): 3,
         ("stream_small_files", stream): 4,
         ("stream_dead_bytes", 'command="retain",state="due",stream="ORDERS"'): 10,
         ("stream_dead_bytes", 'command="retain",state="waiting",stream="ORDERS"'): 20,

@@ -41,6 +41,7 @@ def check_whole(actors: Actors, *, ends: bool = False) -> None:
     _check_state(actors)
     _check_runs(actors, rng)
     _check_doctor(actors)
+    _check_verified(actors)
     _check_answers(actors, rng)
     _check_due(actors)
     if ends:
@@ -173,6 +174,13 @@ def _check_doctor(actors: Actors) -> None:
         if finding.result != "ok" and finding.check not in ("grace", "statistics")
     ]
     assert not wrong, wrong
+
+
+def _check_verified(actors: Actors) -> None:
+    result = actors.stream.verify()
+    assert result.damages == (), result.damages
+    foreign = [each for each in result.unverified if "another program" not in each.reason]
+    assert not foreign, foreign
 
 
 def _check_answers(actors: Actors, rng: Random) -> None:
