@@ -20,6 +20,7 @@ from retention.core.labels import labelled
 from retention.core.table_requirements import (
     AssertConsumerEdits,
     AssertEpoch,
+    AssertHoldEdits,
     TableRequirement,
 )
 from retention.core.table_updates import SetConsumerEdits, TableUpdate, set_removed
@@ -190,6 +191,7 @@ class RecordedRun:
             metadata={"run": self.name, **change.metadata},
             requirements=[
                 AssertEpoch(counters.epoch),
+                AssertHoldEdits(counters.holds),
                 *([AssertConsumerEdits(edits)] if change.asks_consumers else ()),
                 *archived.requirements,
                 *change.requirements,

@@ -33,7 +33,7 @@ _ORDER = (
         "apply",
     ),
     *("purge", "delete", "delete-segments", "drop", "undo", "restore", "repair", "compact"),
-    *("reclaim", "pause", "resume"),
+    *("reclaim", "hold", "pause", "resume"),
     *(
         "explain",
         "messages",

@@ -11,6 +11,7 @@ from retention.core.inventory import (
     DROPPED,
     EPOCH,
     GENERATION,
+    HOLDS,
     RELEASED,
     RUN,
     STAGING_CLAIMS,
@@ -32,6 +33,7 @@ OF_TABLE = (
     DROPPED,
     GENERATION,
     ARCHIVE_HEAD,
+    HOLDS,
 )
 """Counters that a table has once, in every epoch; a new kind needs only its name here.
 

@@ -20,6 +20,7 @@ from retention.core.inventory import (
     DROPPED,
     EPOCH,
     GENERATION,
+    HOLDS,
     STAGING_CLAIMS,
 )
 from retention.core.table_requirements import PLAN_AGAIN, TableState
@@ -164,6 +165,22 @@ class SetConsumerEdits:
     def counters(self) -> Mapping[str, int]:
         """The counter that the update sets, by name."""
         return {CONSUMERS: self.count}
+
+    def check(self, state: TableState) -> None:
+        """Check nothing: the requirement has the previous number."""
+
+
+@dataclass(frozen=True)
+class SetHoldEdits:
+    """The number of records of legal holds; accompanied by `AssertHoldEdits` with the previous number."""
+
+    count: int
+    assigns_sequences: ClassVar[bool] = False
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """The counter that the update sets, by name."""
+        return {HOLDS: self.count}
 
     def check(self, state: TableState) -> None:
         """Check nothing: the requirement has the previous number."""

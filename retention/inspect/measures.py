@@ -16,6 +16,7 @@ from retention.core.units import DAY, SECOND
 from retention.inspect.lag import look
 from retention.ports import Snapshot, VersionToken
 from retention.rules.acting import acting_rules
+from retention.stores.holds import HoldRecords
 from retention.stores.pauses import pause_of
 from retention.stores.sidecar.kept_measures import KeptMeasures, keep_measures, recall_measures
 from retention.tables.bounded_files import set_limits
@@ -47,6 +48,8 @@ class Measures:
     """The rules by which passes may remove messages."""
     is_paused: bool
     """Whether a person has paused removals."""
+    holds: int
+    """The number of legal holds in effect."""
 
 
 @dataclass(frozen=True)
@@ -138,4 +141,5 @@ def _measures(
         0.0 if dead.oldest_ns is None else max(as_of_ns - dead.oldest_ns, 0) / SECOND,
         acting_rules(opened.config.policy()),
         pause_of(opened.warehouse, opened.root, opened.name) is not None,
+        len(HoldRecords(opened.root, opened.name).in_effect()),
     )

@@ -45,6 +45,7 @@ HELP: Mapping[str, str] = {
     "retention_stream_bytes": "Bytes of the messages in the stream, as the broker counts them.",
     _UNLISTED: "Whether no configuration lists the stream any more (1), so that nothing is removed, or one does (0).",
     "retention_stream_lag_seconds": "How long the stream has been behind its policy, after the run.",
+    "retention_stream_holds": "The legal holds in effect on the stream.",
     "retention_stream_paused": "Whether a person has paused removals from the stream (1) or not (0).",
     "retention_stream_small_files": "Files that a compaction would merge.",
     "retention_stream_dead_bytes": "Bytes of dead files on disk: due for a reclaim, or waiting for the grace to end.",
@@ -205,6 +206,7 @@ def _of_measures(measures: Measures) -> Iterator[tuple[str, str, float]]:
     if measures.lag_seconds is not None:
         yield "lag_seconds", "", measures.lag_seconds
     yield "paused", "", measures.is_paused
+    yield "holds", "", measures.holds
     yield "messages", "", measures.messages
     yield "bytes", "", measures.bytes
     yield "small_files", "", measures.small_files

@@ -38,6 +38,7 @@ COMMANDS = [
         "repair",
         "compact",
         "reclaim",
+        "hold",
         "pause",
         "resume",
         "explain",

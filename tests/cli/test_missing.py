@@ -58,6 +58,8 @@ OF_ONE = {
     "repair lost-commit": ("repair", "lost-commit", NOBODY),
     "compact": ("compact", NOBODY),
     "reclaim": ("reclaim", NOBODY),
+    "hold add": ("hold", "add", NOBODY, "--reason", "x"),
+    "hold ls": ("hold", "ls", NOBODY),
     "pause": ("pause", NOBODY, "--reason", "x"),
     "resume": ("resume", NOBODY, "--reason", "x"),
     "simulate": ("simulate", NOBODY, "--set", "max_age=1d"),

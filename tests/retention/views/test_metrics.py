@@ -48,7 +48,9 @@ def samples(text: str) -> dict[tuple[str, str], float]:
 
 def test_a_run_says_what_it_did_with_each_stream() -> None:
     measured = {
-        "ORDERS": Measures(3600.5, 4, 10, 20, 30, 900, 60.0, ("max_age", "msg_ttl"), is_paused=True)
+        "ORDERS": Measures(
+            3600.5, 4, 10, 20, 30, 900, 60.0, ("max_age", "msg_ttl"), is_paused=True, holds=2
+        )
     }
     done = replace(run(Outcome("ORDERS", REPORT, seconds=0.5)), measures=measured)
     stream = 'command="retain",stream="ORDERS"'
@@ -75,6 +77,7 @@ def test_a_run_says_what_it_did_with_each_stream() -> None:
         ("stream_held_messages", stream): 7,
         ("stream_lag_seconds", stream): 3600.5,
         ("stream_paused", stream): 1,
+        ("stream_holds", stream): 2,
         ("stream_small_files", stream): 4,
         ("stream_dead_bytes", 'command="retain",state="due",stream="ORDERS"'): 10,
         ("stream_dead_bytes", 'command="retain",state="waiting",stream="ORDERS"'): 20,
