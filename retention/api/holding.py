@@ -125,7 +125,7 @@ class Holding(StreamSelection):
             opened = self._known(name)
             if f"{hold_id}.json" not in files.names(files.join(opened.root, DIRECTORY)):
                 continue
-            hold = next(one for one in HoldRecords(opened.root, name).all() if one.id == hold_id)
+            hold = next(hold for hold in HoldRecords(opened.root, name).all() if hold.id == hold_id)
             if hold.end is not None:
                 raise UsageError(
                     f"{name}: legal hold {hold_id} is {hold.end.kind} already; nothing was changed"

@@ -100,10 +100,10 @@ def expired_since(opened: OpenedStream, since_ns: int) -> list[str]:
     """
     if not has_hold_records(opened):
         return []
-    ends = ((hold.id, hold.end) for hold in HoldRecords(opened.root, opened.name).all())
+    ends = [(hold.id, hold.end) for hold in HoldRecords(opened.root, opened.name).all()]
     return [
-        one
-        for one, end in ends
+        hold_id
+        for hold_id, end in ends
         if end is not None and end.kind == "expired" and end.at_ns >= since_ns
     ]
 

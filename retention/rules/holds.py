@@ -154,10 +154,10 @@ class LegalHolds:
         for answer in vetoed.answers:
             reached = stopped_at is None or answer.span <= stopped_at
             reason, verdicts = (answer.held[name].to_numpy() for name in ("consumer", "rule"))
-            mine = (
+            by_hold = (
                 (reason >= 0) & (reason < len(kept)) & (settled(verdicts, reached=reached) != STAYS)
             )
-            np.add.at(kept, reason[mine], answer.held["messages"].to_numpy()[mine])
+            np.add.at(kept, reason[by_hold], answer.held["messages"].to_numpy()[by_hold])
         return {hold.id: int(count) for hold, count in zip(self.holds, kept, strict=True)}
 
 

@@ -165,7 +165,7 @@ class HoldRecords:
         alone = ended.difference(placed)
         if alone:
             raise self._damaged(self._place(min(alone), _PLACED))
-        return [self._read(one, has_ended=one in ended) for one in placed]
+        return [self._read(hold_id, has_ended=hold_id in ended) for hold_id in placed]
 
     def in_effect(self) -> tuple[Hold, ...]:
         """The legal holds that no record ends, in the order in which they were placed.
