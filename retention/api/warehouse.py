@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from retention.api.audit import Audit
 from retention.api.catalog_names import directory_of_table
+from retention.api.holding import Holding
 from retention.api.maintenance import Maintenance
 from retention.api.pausing import Pausing
 from retention.api.public import Public
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
 
 @checked_class
 class Warehouse(
-    Public, Maintenance, Pausing, RunHistory, TablePasses, Audit, WarehousePicture, Reports
+    Public, Maintenance, Pausing, Holding, RunHistory, TablePasses, Audit, WarehousePicture, Reports
 ):
     """The streams under one directory or object-store prefix, and their configuration."""
 

@@ -15,6 +15,7 @@ from retention.apply.preconditions import check_pins
 from retention.apply.recorded_run import Change, RecordedRun, recorded_run
 from retention.apply.stage import Additions, stage_additions
 from retention.context.context import OpenedStream
+from retention.context.holds import expired_since
 from retention.core.inventory import ReadCount
 from retention.core.table_requirements import AssertEpoch
 from retention.core.table_updates import (
@@ -267,4 +268,6 @@ def report_of(opened: OpenedStream, plan: Plan, run: str, work: Work, started: i
         archived=work.archived.as_json() if work.archived else None,
         dropped=None if plan.dropped is None else plan.dropped.as_json(),
         guards=[finding.as_json() for finding in plan.guards] or None,
+        kept_by_holds=plan.kept_by_holds,
+        expired_holds=expired_since(opened, started) or None,
     )

@@ -20,12 +20,17 @@ def check_pins(plan: Plan, snapshot: Snapshot) -> None:
 
     Raises:
         StalePlanError: a pinned file is gone or has changed; the message counts and names them. Or the topic was
-            purged.
+            purged, or a legal hold was placed or released.
     """
     if plan.header.epoch != snapshot.counters.epoch:
         raise StalePlanError(
             f"{plan.header.stream}: was purged or dropped since this plan was made; "
             "nothing was changed; plan again"
+        )
+    if not plan.is_empty and plan.pins.holds != snapshot.counters.holds:
+        raise StalePlanError(
+            f"{plan.header.stream}: a legal hold was placed or released since this plan was made; nothing was changed; "
+            "plan again"
         )
     live = snapshot.files
     pinned = plan.actions.files.select(_PIN)

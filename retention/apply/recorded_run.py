@@ -21,6 +21,7 @@ from retention.core.table_requirements import (
     AssertConsumerEdits,
     AssertEpoch,
     AssertHistoryHead,
+    AssertHoldEdits,
     TableRequirement,
 )
 from retention.core.table_updates import (
@@ -207,6 +208,7 @@ class RecordedRun:
             metadata={"run": self.name, **change.metadata},
             requirements=[
                 AssertEpoch(counters.epoch),
+                AssertHoldEdits(counters.holds),
                 *([AssertConsumerEdits(edits)] if change.asks_consumers else ()),
                 *archived.requirements,
                 *change.requirements,

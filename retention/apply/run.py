@@ -24,6 +24,7 @@ from retention.apply.guards import (
 from retention.apply.recover import settle_interrupted
 from retention.apply.seal import check_whole, seal_aged
 from retention.context.context import OpenedStream
+from retention.context.holds import holds_in_effect
 from retention.context.maintenance import removing
 from retention.context.ownership import refuse_other_owner
 from retention.core.labels import labelled, on_stream
@@ -142,7 +143,10 @@ def _until_committed(
     history: History,
     started: int,
 ) -> RunReport:
-    """Plan and carry out; if appends commit between a plan that uses sequences and its commit, block appends."""
+    """Plan and carry out; if appends commit between a plan that uses sequences and its commit, block appends.
+
+    If a legal hold is placed or released between a plan and its commit, plan again.
+    """
     with ExitStack() as held:
         for _ in range(ATTEMPTS):
             run = history.name_run(started)
@@ -151,6 +155,8 @@ def _until_committed(
                 try:
                     return carry_out(opened, planned, terms, history, run, started)
                 except (ConflictError, StalePlanError):
+                    if _holds_moved(opened, planned):
+                        continue
                     if not planned.plan.sets_sequences:
                         raise
             held.close()
@@ -159,6 +165,16 @@ def _until_committed(
         f"{opened.name}: {ATTEMPTS} times messages were appended between a plan that sets the next sequence and its "
         "commit; nothing was changed; try again later"
     )
+
+
+def _holds_moved(opened: OpenedStream, planned: Planned) -> bool:
+    """Whether a legal hold was placed or released since a plan was made, so that it is made again.
+
+    Raises:
+        DamagedError: records of legal holds are missing or cannot be read.
+    """
+    counters = opened.store.snapshot().counters
+    return holds_in_effect(opened, counters).edits != planned.plan.pins.holds
 
 
 @on_stream

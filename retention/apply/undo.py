@@ -37,6 +37,7 @@ from retention.apply.undo_records import (
 )
 from retention.apply.undo_sources import UndoSources, find_files, find_rows
 from retention.context.context import OpenedStream
+from retention.context.holds import refuse_held
 from retention.context.maintenance import maintaining
 from retention.context.run_files import undo_location
 from retention.context.topic import has_data
@@ -45,7 +46,7 @@ from retention.core.table_requirements import AssertEpoch
 from retention.core.table_updates import SetDropped, set_epoch
 from retention.engines.select import Engines
 from retention.errors import RefusedError, RetentionError, UsageError
-from retention.history.kinds import Dropped, NewerRun, SequencesRepaired, Undone
+from retention.history.kinds import Dropped, NewerRun, PlannedRun, SequencesRepaired, Undone
 from retention.history.record import UNKNOWN, RunRecord
 from retention.history.runs import History, history_of
 from retention.interest.commit_offsets import lower_watermarks
@@ -77,6 +78,10 @@ def undo_run(opened: OpenedStream, run: str, engines: Engines | None = None) -> 
         settle_interrupted(opened, history)
         plan = _plan_undo(opened, history, run)
         undo = plan.undo
+        if isinstance(undo.outcome, PlannedRun) and undo.outcome.markers:
+            refuse_held(
+                opened, undo.snapshot.counters, "an undo of a run that wrote delete markers"
+            )
         if DELETE_SEGMENTS in undo.outcome.by_rule:
             lower_watermarks(opened, undo.removed, plan.epochs[0])
         with recorded_run(opened, undo.snapshot) as transaction:

@@ -33,7 +33,7 @@ _ORDER = (
         "apply",
     ),
     *("purge", "delete", "delete-segments", "drop", "undo", "restore", "repair", "compact"),
-    *("reclaim", "verify", "pause", "resume"),
+    *("reclaim", "verify", "hold", "pause", "resume"),
     *(
         "explain",
         "messages",

@@ -13,6 +13,7 @@ from retention.cli import (  # noqa: F401  (each adds its commands)
     effective,
     explaining,
     exporting,
+    holding,
     looking,
     mirroring,
     offsets,

@@ -192,7 +192,8 @@ _KINDS: Mapping[str, tuple[str, Any]] = {
     **dict.fromkeys(("Callable[[], int]", "Watch", "LeaveOut"), ("a function", Callable)),
     # Their methods read these themselves.
     **dict.fromkeys(
-        ("Value", "Given", "DataFrame | Given", "Mask | pa.Array | pa.ChunkedArray"), ("", Any)
+        ("Ranges", "Value", "Given", "DataFrame | Given", "Mask | pa.Array | pa.ChunkedArray"),
+        ("", Any),
     ),
 }
 """An annotation, without `| None` → its name in sentences, and the type that reads it; any other names a class."""

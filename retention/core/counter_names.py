@@ -12,6 +12,7 @@ from retention.core.inventory import (
     EPOCH,
     GENERATION,
     HISTORY_HEAD,
+    HOLDS,
     RELEASED,
     RUN,
     STAGING_CLAIMS,
@@ -34,6 +35,7 @@ OF_TABLE = (
     GENERATION,
     ARCHIVE_HEAD,
     HISTORY_HEAD,
+    HOLDS,
 )
 """Counters that a table has once, in every epoch; a new kind needs only its name here.
 

@@ -235,6 +235,9 @@ class PlanHeader(JsonDocument):
     epoch: Natural
     begins_epoch: bool
     held: dict[str, object] | None = None
+    holds: Natural = 0
+    """The number of records of legal holds when the plan was made; 0: there never was one."""
+    kept_by_holds: dict[Name, Natural] | None = None
     cause: PlanCause
 
 

@@ -32,6 +32,8 @@ HISTORY_HEAD = "history_head"
 """The name under which logs keep the link of the last run in the chain of the run history."""
 ARCHIVE_HEAD = "archive_head"
 """The name under which logs keep the number of the newest manifest of the table's archive."""
+HOLDS = "holds"
+"""The name under which logs keep the counter of legal holds placed and released."""
 _ATTEMPT_DIGITS = 16
 _SUFFIX = ".parquet"
 NO_RANGES = np.zeros((0, 2), dtype=np.int64)
@@ -64,7 +66,7 @@ class Counters:
     committed; `CLAIMS` and `STAGING_CLAIMS` → the numbers of claims on dead files, and on files
     staged and never committed; `DROPPED` → when the stream was dropped; `GENERATION` → the epoch in
     which the table began; `ARCHIVE_HEAD` → the newest manifest of its archive; `HISTORY_HEAD` → the link of the last
-    chained run."""
+    chained run; `HOLDS` → the number of records of legal holds."""
 
     removed: Mapping[int, int] = field(default_factory=dict)
     """Partition → the highest sequence that commits removed from the table; empty in tables of earlier versions."""
@@ -73,6 +75,11 @@ class Counters:
     def consumers(self) -> int:
         """The number of times that a consumer was created, edited or deleted."""
         return self.edits.get(CONSUMERS, 0)
+
+    @property
+    def holds(self) -> int:
+        """The number of records of legal holds that the log counts: of those placed, and of those released."""
+        return self.edits.get(HOLDS, 0)
 
     @property
     def released(self) -> int:

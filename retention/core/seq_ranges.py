@@ -58,7 +58,15 @@ def union_of_ranges(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """
     if not (len(first) and len(second)):
         return first if len(first) else second
-    ranges = np.concatenate([first, second])
+    return merged_ranges(np.concatenate([first, second]))
+
+
+def merged_ranges(ranges: np.ndarray) -> np.ndarray:
+    """Inclusive ranges in any order as ascending, disjoint ones, with adjacent ones merged; shape (n, 2).
+
+    >>> merged_ranges(np.array([[8, 9], [1, 6], [4, 7]])).tolist()
+    [[1, 9]]
+    """
     ranges = ranges[np.argsort(ranges[:, 0], kind="stable")]
     return _joined(np.stack([ranges[:, 0], np.maximum.accumulate(ranges[:, 1])], axis=1))
 

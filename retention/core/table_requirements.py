@@ -90,6 +90,24 @@ class AssertConsumerEdits:
 
 
 @dataclass(frozen=True)
+class AssertHoldEdits:
+    """Legal holds were placed and released exactly this many times, so that a removal was planned under all of them."""
+
+    count: int
+
+    def check(self, state: TableState) -> None:
+        """Refuse a table with a legal hold placed or released since.
+
+        Raises:
+            StalePlanError: one was.
+        """
+        if state.counters.holds != self.count:
+            raise StalePlanError(
+                f"stream {state.stream}: a legal hold was placed or released meanwhile; {PLAN_AGAIN}"
+            )
+
+
+@dataclass(frozen=True)
 class AssertClaims:
     """Dead files were claimed exactly this many times, so no file that the commit restores is being deleted."""
 

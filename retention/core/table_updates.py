@@ -21,6 +21,7 @@ from retention.core.inventory import (
     EPOCH,
     GENERATION,
     HISTORY_HEAD,
+    HOLDS,
     STAGING_CLAIMS,
 )
 from retention.core.table_requirements import PLAN_AGAIN, TableState
@@ -165,6 +166,22 @@ class SetConsumerEdits:
     def counters(self) -> Mapping[str, int]:
         """The counter that the update sets, by name."""
         return {CONSUMERS: self.count}
+
+    def check(self, state: TableState) -> None:
+        """Check nothing: the requirement has the previous number."""
+
+
+@dataclass(frozen=True)
+class SetHoldEdits:
+    """The number of records of legal holds; accompanied by `AssertHoldEdits` with the previous number."""
+
+    count: int
+    assigns_sequences: ClassVar[bool] = False
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """The counter that the update sets, by name."""
+        return {HOLDS: self.count}
 
     def check(self, state: TableState) -> None:
         """Check nothing: the requirement has the previous number."""

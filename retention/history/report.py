@@ -54,6 +54,11 @@ class RunReport:
     """The drop of the stream, as in `Dropped.as_json`; None if it is not dropped."""
     guards: Sequence[Mapping[str, object]] | None = None
     """Guards with exceeded limits, as in `GuardFinding.as_json`: they warn, or were lifted; None if there are none."""
+    kept_by_holds: Mapping[str, int] | None = None
+    """Legal hold → the messages that it kept; None if no legal hold is in effect."""
+    expired_holds: Sequence[str] | None = None
+    """The legal holds whose time was over when the run began, so that it is the first that ignores them; None if there
+    are none."""
     left: Mapping[str, Any] | None = None
     """Lag of a stream skipped for the budget, and the exhausted bound; None if the stream was processed."""
     spent_by: str | None = None
@@ -82,6 +87,8 @@ class RunReport:
             "archived",
             "dropped",
             "guards",
+            "kept_by_holds",
+            "expired_holds",
             "left",
             "spent_by",
             "superseded_by",

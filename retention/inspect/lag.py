@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from retention.config.topic import TopicConfig
 from retention.context.context import OpenedStream
+from retention.context.holds import holds_in_effect
 from retention.core.inventory import Inventory
 from retention.core.units import MICROSECOND
 from retention.engines.select import Engines
@@ -99,7 +100,8 @@ def look(opened: OpenedStream, as_of_ns: int) -> LagReading:
         return LagReading(consumers_lag(opened, inventory, as_of_ns), inventory.files)
     with Engines("local") as engines:
         decided = decide(all_remaining(inventory), policy, as_of_ns, UnopenedRows(opened, engines))
-    bounds = bounds_of(inventory, policy, as_of_ns, decided)
+    on_hold = holds_in_effect(opened, inventory.counters).some(decided.spans)
+    bounds = bounds_of(inventory, policy, as_of_ns, decided, on_hold=on_hold)
     lag = stream_lag(opened, inventory, decided, bounds)
     if bounds.removed_messages.upper:
         return LagReading(lag, inventory.files)

@@ -16,6 +16,7 @@ from retention.core.units import DAY, SECOND
 from retention.inspect.lag import look
 from retention.ports import Snapshot, VersionToken
 from retention.rules.acting import acting_rules
+from retention.stores.holds import HoldRecords
 from retention.stores.pauses import pause_of
 from retention.stores.sidecar.kept_measures import KeptMeasures, keep_measures, recall_measures
 from retention.stores.sidecar.last_verification import LastVerification, last_verification
@@ -48,6 +49,8 @@ class Measures:
     """The rules by which passes may remove messages."""
     is_paused: bool
     """Whether a person has paused removals."""
+    holds: int
+    """The number of legal holds in effect."""
     verified: LastVerification | None = None
     """Its last finished verification; None: there was none."""
 
@@ -144,5 +147,6 @@ def _measures(
         0.0 if dead.oldest_ns is None else max(as_of_ns - dead.oldest_ns, 0) / SECOND,
         acting_rules(opened.config.policy()),
         pause_of(opened.warehouse, opened.root, opened.name) is not None,
+        len(HoldRecords(opened.root, opened.name).in_effect()),
         last_verification(opened.root),
     )

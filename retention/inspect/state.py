@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from retention.config.topic import TopicConfig
 from retention.context.context import OpenedStream
 from retention.context.dropped import dropped_of
+from retention.context.holds import holds_in_effect
 from retention.context.ownership import is_unlisted, other_owner
 from retention.context.position import locate, next_seq_without_table
 from retention.core import kv
@@ -32,6 +33,7 @@ from retention.planners.probe import UnopenedRows
 from retention.planners.retention import decide
 from retention.planners.topic import plan_topic_table
 from retention.schemas.files import FILE_STATS
+from retention.stores.holds import Hold, HoldRecords
 from retention.stores.pauses import Pause, pause_of
 
 
@@ -98,11 +100,15 @@ class State:
     """Kept messages older than `max_age`; None: no such messages, or consumers release messages first."""
     paused: Pause | None = None
     """The pause that a person has placed on removals; None: there is none."""
+    holds: tuple[Hold, ...] = ()
+    """The legal holds in effect."""
 
     def as_json(self) -> JsonObject:
         """The state as JSON values, with the keys of the command contract."""
         numbers = asdict(self)
-        del numbers["forecast"], numbers["ahead"]
+        del numbers["forecast"], numbers["ahead"], numbers["holds"]
+        if self.holds:
+            numbers["holds"] = [hold.as_json() for hold in self.holds]
         if self.ahead:
             numbers["ahead_of_clock"] = [stamped.as_json() for stamped in self.ahead]
         for name in ("overdue", "dropped", "owner", "unlisted", "paused"):
@@ -126,6 +132,7 @@ def state_of(opened: OpenedStream, as_of_ns: int) -> State:
         unlisted=is_unlisted(opened),
         owner=None if other is None else str(other),
         paused=pause_of(opened.warehouse, opened.root, opened.name),
+        holds=HoldRecords(opened.root, opened.name).in_effect(),
     )
 
 
@@ -223,7 +230,8 @@ def _behind_and_ahead(
     with Engines("local") as engines:
         rows = UnopenedRows(opened, engines)
         decided = decide(all_remaining(inventory), policy, as_of_ns, rows)
-    bounds = bounds_of(inventory, policy, as_of_ns, decided)
+    on_hold = holds_in_effect(opened, inventory.counters).some(decided.spans)
+    bounds = bounds_of(inventory, policy, as_of_ns, decided, on_hold=on_hold)
     overdue = overdue_of(inventory.files, policy, as_of_ns, decided)
     lag = stream_lag(opened, inventory, decided, bounds)
     ahead = forecast(inventory, policy, as_of_ns, decided)

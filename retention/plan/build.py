@@ -16,11 +16,12 @@ from retention.plan.actions import DROP, REWRITE, Actions
 from retention.plan.cause import cause_of_files, cause_of_pass
 from retention.plan.header import Header, Pins, SegmentCounts
 from retention.plan.plan import Plan
-from retention.plan.remaining import RemainingMessages
+from retention.plan.remaining import KeptFromRelease, RemainingMessages
 from retention.plan.removed_ranges import RemovedRanges, ranges_of, settled_counts
 from retention.plan.rule_rows import rule_rows
 from retention.rules import RULES
 from retention.rules.fold import Vetoed
+from retention.rules.holds import LegalHolds
 from retention.rules.requests import Request
 from retention.rules.row_verdicts import Answer, stop_of
 from retention.schemas.plan import PLANNED_FILES
@@ -108,6 +109,22 @@ def make_removal(
         losses = losses.only(_in_spent_segments(inventory, losses))
     plan = _plan(inventory, policy, as_of_ns, losses, answers)
     return replace(plan, header=replace(plan.header, request=request))
+
+
+def under_holds(
+    plan: Plan, holds: LegalHolds, vetoed: Vetoed, kept: KeptFromRelease | None = None
+) -> Plan:
+    """A plan with the legal holds that it is based on, and the messages that each keeps.
+
+    Args:
+        plan: the plan.
+        holds: the legal holds in effect.
+        vetoed: the decision, of which they were the first veto.
+        kept: the messages that vetoes keep from the release by consumers.
+    """
+    released = 0 if kept is None else kept.by_reason[: len(holds.holds)]
+    pins = replace(plan.pins, holds=holds.edits)
+    return replace(plan, pins=pins, kept_by_holds=holds.kept_by(vetoed, released))
 
 
 def _in_order(answers: Sequence[Answer]) -> list[Answer]:

@@ -66,6 +66,7 @@ def bounds_of(
     as_of_ns: int,
     decided: Evaluation,
     held: Array | None = None,
+    on_hold: Array | None = None,
 ) -> Estimate:
     """Bound the effect of a pass decided from metadata.
 
@@ -75,13 +76,18 @@ def bounds_of(
         as_of_ns: the pass's instant.
         decided: the pass without a hold.
         held: a mask of spans with messages that may be held for consumers; None: nothing is held.
+        on_hold: a mask of spans with messages that may be under a legal hold; None: none is in effect.
     """
     lost = losses(decided, policy)
     if held is not None and policy.rests_on_consumers:
         lost = without_protected(lost, held)
+    if on_hold is not None:
+        lost = without_protected(lost, on_hold)
     possible, size = removal_of(inventory, policy, decided, lost)
     counts = (possible.lower == decided.spans.messages) | (not policy.whole_segments)
     least, most = _reads(decided, policy, lost)
+    if on_hold is not None:
+        most = most + np.repeat(on_hold, np.diff(decided.spans.first_file))
     if held is not None:
         # One read finds the held messages; if they exceed the room, two more reads follow.
         most = most + 3 * np.repeat(held | decided.ask, np.diff(decided.spans.first_file))

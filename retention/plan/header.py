@@ -56,3 +56,5 @@ class Pins:
     """The consumers that the pass read; None: it read none."""
     expired: tuple[Pin, ...] = ()
     """Inactive consumers: the pass ignores their needs, and deletes them."""
+    holds: int = 0
+    """The number of records of legal holds that the table's log counted; 0: there never was a legal hold."""

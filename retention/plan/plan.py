@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -49,6 +50,9 @@ class Plan:
     """Segments held for stored offsets of a topic; not part of its identity. None: nothing is held."""
     guards: tuple[GuardFinding, ...] = ()
     """The guards that it exceeds; neither part of its identity nor of a saved plan."""
+    kept_by_holds: Mapping[str, int] | None = None
+    """Legal hold → the messages that it keeps from the rules or the request; not part of its identity. None: no
+    legal hold is in effect."""
     dropped: StreamDrop | None = None
     """The drop of the stream, which is therefore empty; None: it is not dropped."""
     ahead: tuple[AheadOfClock, ...] = ()
@@ -119,6 +123,8 @@ class Plan:
             optional["consumers"] = pins_as_json(self.pins.consumers)
         if self.pins.expired:
             optional["expired"] = pins_as_json(self.pins.expired)
+        if self.pins.holds:
+            optional["holds"] = self.pins.holds
         if self.header.epoch:
             optional["epoch"] = self.header.epoch
         if self.header.begins_epoch:
@@ -135,6 +141,8 @@ class Plan:
         """The numbers of the plan, JSON-able."""
         held, dropped = self.held_as_json, self.dropped
         optional = {} if held is None else {"held": held}
+        if self.kept_by_holds is not None:
+            optional["kept_by_holds"] = dict(self.kept_by_holds)
         optional |= {} if dropped is None else {"dropped": dropped.as_json()}
         return optional | {
             "stream": self.header.stream,

@@ -275,6 +275,7 @@ def _header(plan: Plan) -> dict[str, object]:
         "request": plan.header.request and as_json(plan.header.request),
         "consumers": pins_as_json(plan.pins.consumers),
         "expired": pins_as_json(plan.pins.expired),
+        **({"holds": plan.pins.holds} if plan.pins.holds else {}),
         "epoch": plan.header.epoch,
         "begins_epoch": plan.header.begins_epoch,
         "cause": cause_as_json(plan.cause),
@@ -337,10 +338,12 @@ def _plan(header: dict[str, Any], actions: Actions, read_files: Callable[[], Cau
         Pins(
             pins_from_json(header["consumers"]),
             pins_from_json(header["expired"]) or (),
+            header.get("holds", 0),
         ),
         replace(actions, sequences=tuple(header["sequences"]) if header["sequences"] else None),
         cause_from(read_files, header["cause"]),
         held=protected_from_json(held),
+        kept_by_holds=header.get("kept_by_holds"),
         held_segments=protected_segments_from_json(held),
     )
 

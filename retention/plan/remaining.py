@@ -40,6 +40,8 @@ class KeptFromRelease:
     bytes: Array
     ranges: RemovedRanges
     """Their ranges in files of which they are a part; `file` is a row number of the inventory."""
+    by_reason: Array
+    """Their number for each reason of the vetoes, int64; of files that are kept completely, only for legal holds."""
 
 
 @dataclass(frozen=True)

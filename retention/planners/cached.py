@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from retention.config import StreamConfig
 from retention.context.context import OpenedStream
 from retention.context.dropped import dropped_of
+from retention.context.holds import has_hold_records
 from retention.core.inventory import ReadCount
 from retention.core.labels import on_stream
 from retention.engines.select import Engines
@@ -141,9 +142,12 @@ def _uncached(opened: OpenedStream, as_of_ns: int) -> Planned | None:
 def _token(opened: OpenedStream) -> VersionToken | None:
     """The version token of the cached newest state; None: it is not cached.
 
-    Changes by consumers do not change the table's version, so their streams are not cached.
+    Changes by consumers do not change the table's version, and a legal hold may be recorded and not yet counted, so
+    their streams are not cached.
     """
-    return None if opened.config.policy().asks_consumers else opened.store.version_token()
+    if opened.config.policy().asks_consumers or has_hold_records(opened):
+        return None
+    return opened.store.version_token()
 
 
 def _recall(opened: OpenedStream, token: VersionToken | None, as_of_ns: int) -> _Remembered | None:

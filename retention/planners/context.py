@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from retention.core.inventory import Inventory
 from retention.core.policy import Policy
 from retention.plan.consumer_snapshot import ConsumerSnapshot
+from retention.rules.holds import NO_HOLDS, LegalHolds
 from retention.rules.veto import Veto
 
 NO_CONSUMERS = ConsumerSnapshot()
@@ -27,3 +28,10 @@ class PlanningContext:
     """The sequence of the first delete marker of the pass; 0 if the policy stores none."""
     vetoes: tuple[Veto, ...] = ()
     """The reasons to keep messages from every rule, in addition to the policy's consumer protection."""
+    holds: LegalHolds = NO_HOLDS
+    """The legal holds in effect: the first veto."""
+
+    @property
+    def all_vetoes(self) -> tuple[Veto, ...]:
+        """All vetoes; legal holds are the first one."""
+        return (*self.holds.vetoes, *self.vetoes)

@@ -77,12 +77,34 @@ def bounds(context: PlanningContext, rows: StreamRows) -> Estimate:
     if policy.retention != "limits":
         spans = spans_of(inventory.files)
         released = decide_release(context, spans, rows)
-        return released_bounds(inventory, policy, as_of_ns, spans, released)
+        bounded = released_bounds(inventory, policy, as_of_ns, spans, released)
+        return at_most(bounded, inventory) if context.holds.holds else bounded
     decided = decide(all_remaining(inventory), policy, as_of_ns, rows)
+    on_hold = context.holds.some(decided.spans)
     if policy.hold is None:
-        return bounds_of(inventory, policy, as_of_ns, decided)
+        return bounds_of(inventory, policy, as_of_ns, decided, on_hold=on_hold)
     hold = protection_of(policy.hold, context.consumers, as_of_ns)
-    return bounds_of(inventory, policy, as_of_ns, decided, hold.some(decided.spans))
+    return bounds_of(inventory, policy, as_of_ns, decided, hold.some(decided.spans), on_hold)
+
+
+def at_most(bounded: Estimate, inventory: Inventory) -> Estimate:
+    """The bounds of a release if legal holds may keep any of its messages, and planning has to look for them."""
+    segments, files = sum(each.upper for each in bounded.segments.values()), inventory.files
+    octets = int(pc.sum(files["file_bytes"], min_count=0).as_py())
+
+    def up_to(number: Bounds, more: int = 0) -> Bounds:
+        return Bounds(0, number.upper + more)
+
+    return replace(
+        bounded,
+        removed_messages=up_to(bounded.removed_messages),
+        removed_bytes=up_to(bounded.removed_bytes),
+        by_rule={rule: up_to(number) for rule, number in bounded.by_rule.items()},
+        segments={state: Bounds(0, segments) for state in bounded.segments},
+        files_read=up_to(bounded.files_read, files.num_rows),
+        bytes_read=up_to(bounded.bytes_read, octets),
+        bytes_rewritten=Bounds(0, octets),
+    )
 
 
 def bounds_of_passes(context: PlanningContext, rows: StreamRows) -> Estimate:

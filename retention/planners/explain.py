@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import replace
+from typing import Any, Protocol
+
+import pyarrow as pa
 
 from retention.context.context import OpenedStream
 from retention.core.labels import on_stream
@@ -25,6 +28,7 @@ from retention.planners.table import plan_table
 from retention.planners.topic import plan_topic_table
 from retention.ports import Snapshot
 from retention.schemas.messages import NEVER
+from retention.stores.holds import HoldRecords
 
 
 class Explainer(Protocol):
@@ -88,7 +92,26 @@ def explain_by(opened: OpenedStream, plan: Plan, ref: MessageRef) -> Explanation
     around = rows.find(ref)
     if around is None:
         return _elsewhere(opened, plan, ref)
-    return _explainer(plan).planned(rows, around)
+    return _with_holds(opened, around.message, _explainer(plan).planned(rows, around))
+
+
+def _with_holds(
+    opened: OpenedStream, message: dict[str, Any], explained: Explanation
+) -> Explanation:
+    """The explanation of a kept message, with the legal holds that cover it now."""
+    if explained.goes:
+        return explained
+    row = pa.table({name: [message[name]] for name in ("seq", "subject", "ts_ns")})
+    lines = tuple(
+        f"legal hold {hold.id} covers it ({hold.reason})"
+        for hold in HoldRecords(opened.root, opened.name).in_effect()
+        if hold.messages.covers(row).any()
+    )
+    if not lines:
+        return explained
+    named = f"{explained.stream} {explained.seq:,}"
+    sentence = f"{named} is kept: {'; '.join(lines)}."
+    return replace(explained, sentence=sentence, arithmetic=(*lines, *explained.arithmetic))
 
 
 def _explainer(plan: Plan) -> Explainer:

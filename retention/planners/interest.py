@@ -30,7 +30,7 @@ from retention.rules import RULES
 from retention.rules.jetstream.evaluate import ORDER
 from retention.rules.jetstream.interest import Interest, Release, refined, release, released_rows
 from retention.rules.row_verdicts import STAYS, SpanRows, StoredRanges, removed_ranges
-from retention.rules.veto import Veto, any_kept, spans_kept
+from retention.rules.veto import Veto, rows_kept, spans_kept
 from retention.schemas.empty import empty_table
 from retention.schemas.files import FILE_STATS, RowSizes
 from retention.schemas.messages import RULE_COLUMNS
@@ -71,6 +71,8 @@ class InterestAnswer:
     span: int
     kept: pa.Table = field(default_factory=partial(empty_table, REMOVED_RANGES))
     """Ranges that no consumer needs and vetoes keep, shape `REMOVED_RANGES`."""
+    by_reason: Array = field(default_factory=partial(np.zeros, 0, dtype=np.int64))
+    """The number of these messages for each reason of the vetoes."""
     stored: StoredRanges | None = None
     """The ranges to remove, if they are so many that they are stored in a file."""
 
@@ -92,7 +94,7 @@ def remaining_of(context: PlanningContext, rows: StreamRows) -> RemainingMessage
     spans, interests = spans_of(inventory.files), context.consumers.interests
     decided = decide_release(context, spans, rows)
     in_full = any(rule.setting.of(policy) is not None for rule in ORDER if not rule.narrow)
-    whole, some = spans_kept(context.vetoes, spans)
+    whole, some = spans_kept(context.all_vetoes, spans)
     ask = decided.ask | (decided.whole & some)
     questions = [
         UnneededQuestion(
@@ -104,7 +106,7 @@ def remaining_of(context: PlanningContext, rows: StreamRows) -> RemainingMessage
             unmatched=policy.unmatched,
             rule=policy.retention,
             in_full=in_full,
-            vetoes=tuple(veto.within(spans, int(span)) for veto in context.vetoes),
+            vetoes=tuple(veto.within(spans, int(span)) for veto in context.all_vetoes),
         )
         for span in np.flatnonzero(ask)
     ]
@@ -112,7 +114,8 @@ def remaining_of(context: PlanningContext, rows: StreamRows) -> RemainingMessage
     released = decided.whole & ~ask
     of_file = spans.span_of_file
     remaining = _left(inventory, released[of_file], answers)
-    return _without_kept(remaining, (released & whole)[of_file], answers)
+    by_hold = context.holds.kept_whole(spans, released & whole)
+    return _without_kept(remaining, (released & whole)[of_file], answers, by_hold)
 
 
 def decide_release(context: PlanningContext, spans: Spans, rows: StreamRows) -> Release:
@@ -133,7 +136,8 @@ def decide_release(context: PlanningContext, spans: Spans, rows: StreamRows) -> 
 def find_unneeded(span: SpanRows, question: UnneededQuestion) -> InterestAnswer:
     """Find the rows of one span that no consumer needs, and the remaining messages of its files."""
     gone = released_rows(span.rows, question.interests, question.unmatched)
-    is_kept = any_kept(question.vetoes, span.rows)
+    covers = rows_kept(question.vetoes, span.rows)
+    is_kept = covers.any(axis=0)
     rule = RULES.index(question.rule)
     removed, kept = (
         removed_ranges(span, np.where(mask, rule, STAYS).astype(RULE_NUMBER.to_pandas_dtype()))
@@ -147,11 +151,15 @@ def find_unneeded(span: SpanRows, question: UnneededQuestion) -> InterestAnswer:
             left[number] = stats(rows)
             if question.in_full:
                 digests[number] = count_subjects(rows)
-    return InterestAnswer(removed, left, digests, span.read, question.span, kept)
+    by_reason = np.count_nonzero(covers & gone, axis=1)
+    return InterestAnswer(removed, left, digests, span.read, question.span, kept, by_reason)
 
 
 def _without_kept(
-    remaining: RemainingMessages, whole: Array, answers: Sequence[InterestAnswer]
+    remaining: RemainingMessages,
+    whole: Array,
+    answers: Sequence[InterestAnswer],
+    by_hold: Array,
 ) -> RemainingMessages:
     """The remaining messages, with the released ones that vetoes keep.
 
@@ -159,6 +167,7 @@ def _without_kept(
         remaining: the messages that consumers have not released.
         whole: a mask of the completely released files that vetoes keep completely.
         answers: the answers from rows, about other files.
+        by_hold: the messages of these files that each legal hold keeps.
     """
     ranges = pa.concat_tables([answer.kept for answer in answers] or [empty_table(REMOVED_RANGES)])
     if not ranges.num_rows and not whole.any():
@@ -169,7 +178,10 @@ def _without_kept(
     np.add.at(size, ranges["file"].to_numpy(), ranges["bytes"].to_numpy())
     in_part = np.isin(np.arange(files.num_rows), [*remaining.numbers, *ranges["file"].to_numpy()])
     released = ranges_of(answers, None).only(in_part)
-    kept = KeptFromRelease(messages, size, RemovedRanges(ranges))
+    by_reason = sum(
+        (answer.by_reason[: len(by_hold)] for answer in answers if len(answer.by_reason)), by_hold
+    )
+    kept = KeptFromRelease(messages, size, RemovedRanges(ranges), by_reason)
     return replace(remaining, released=released, kept=kept)
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
+from retention.context.holds import holds_in_effect, refuse_held
 from retention.context.position import next_seq, next_seq_without_table
 from retention.context.topic import has_data, refuse_partition
 from retention.core.inventory import Inventory
@@ -25,7 +26,7 @@ from retention.core.wording import counted
 from retention.datafile.subject_digest import MESSAGES_AT_ONCE
 from retention.engines.select import Engines
 from retention.errors import RefusedError, UsageError
-from retention.plan.build import make_removal
+from retention.plan.build import make_removal, under_holds
 from retention.plan.plan import Plan, empty_plan
 from retention.plan.remaining import RemainingMessages, RemainingRow, all_remaining
 from retention.plan.removed_ranges import ranges_of
@@ -127,9 +128,12 @@ def plan_request(table: RequestTable, request: Request, vetoes: Sequence[Veto] =
         UsageError, RefusedError, DamagedError: as `plan_removal`.
     """
     opened = table.opened
+    holds = holds_in_effect(opened, table.inventory.counters)
+    _refuse_held(opened, table.inventory, request)
     decided = fold(table.spans, [_RULES[type(request)](table, request)])
-    vetoed = veto(decided, vetoes, table.rows.of(table.remaining))
+    vetoed = veto(decided, (*holds.vetoes, *vetoes), table.rows.of(table.remaining))
     plan = make_removal(table.inventory, opened.config.policy(), table.now_ns, vetoed, request)
+    plan = under_holds(plan, holds, vetoed)
     if isinstance(request, Delete):
         _check_there(table, request, vetoed)
     if isinstance(request, Drop):
@@ -142,6 +146,20 @@ def plan_request(table: RequestTable, request: Request, vetoes: Sequence[Veto] =
         sequences = requests.moved(request, next_seq(opened, table.inventory))
         return replace(plan, actions=replace(plan.actions, sequences=sequences))
     return plan
+
+
+def _refuse_held(opened: OpenedStream, inventory: Inventory, request: Request) -> None:
+    """Refuse a request that cannot leave held messages out, while a legal hold is in effect.
+
+    Raises:
+        RefusedError: one is.
+    """
+    if isinstance(request, Drop):
+        refuse_held(opened, inventory.counters, "a drop")
+    elif isinstance(request, Purge) and opened.config.topic is not None:
+        refuse_held(opened, inventory.counters, "a purge of a topic")
+    elif isinstance(request, Delete) and request.erase:
+        refuse_held(opened, inventory.counters, "an erasure")
 
 
 def _without_table(opened: OpenedStream, request: Request) -> Plan:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from retention.core.inventory import Inventory, ReadCount
 from retention.core.policy import Policy
 from retention.core.spans import spans_of
-from retention.plan.build import make_plan
+from retention.plan.build import make_plan, under_holds
 from retention.plan.consumer_snapshot import ConsumerSnapshot
 from retention.plan.overdue import overdue_of
 from retention.plan.plan import Plan
@@ -164,6 +164,7 @@ def _conclude(
         actions=replace(made.actions, markers=announced.markers, sequences=announced.sequences),
         cause=replace(made.cause, refused=announced.refused),
     )
+    made = under_holds(made, context.holds, announced.vetoed, remaining.kept)
     if announced.vetoed is vetoed:
         # If markers evict messages or are refused, the scan ends elsewhere.
         overdue = overdue_of(
@@ -181,11 +182,11 @@ def _vetoed(
     protection: ProtectionOutcome | None,
 ) -> Vetoed:
     """The pass under all vetoes; with `whole_segments`, only rows that can decide about a segment are read."""
-    vetoes: tuple[Veto, ...] = context.vetoes
+    vetoes: tuple[Veto, ...] = context.all_vetoes
     if protection is not None and context.policy.rests_on_consumers:
         if not vetoes:
             return protection.vetoed
-        vetoes = (protection.hold, *vetoes)
+        vetoes = (*vetoes, protection.hold)
     decided = _with_rows_beside_kept(decided, remaining)
     known = unread_answers(decided) if context.policy.whole_segments else []
     return veto(decided, vetoes, rows.of(remaining), known)

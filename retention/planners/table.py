@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from retention.context.context import OpenedStream
+from retention.context.holds import holds_in_effect
 from retention.context.position import next_seq
 from retention.core.inventory import Inventory
 from retention.engine_port import Run
@@ -73,4 +74,5 @@ def gather(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> Plannin
         as_of_ns,
         consumer_snapshot_of(opened, inventory, as_of_ns),
         next_seq(opened, inventory) if stores_markers else 0,
+        holds=holds_in_effect(opened, inventory.counters),
     )

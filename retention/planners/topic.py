@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from retention.context.context import OpenedStream
+from retention.context.holds import holds_in_effect
 from retention.context.position import with_floors
 from retention.context.topic import topic_of
 from retention.core.inventory import Inventory
@@ -18,7 +19,7 @@ from retention.core.units import MICROSECOND
 from retention.engines.select import Engines
 from retention.layout.topic_segment_roll import aged_mask
 from retention.plan.ahead_of_clock import ahead_of_clock
-from retention.plan.build import make_removal, segment_numbers
+from retention.plan.build import make_removal, segment_numbers, under_holds
 from retention.plan.consumer_snapshot import Pin
 from retention.plan.plan import Plan
 from retention.plan.protected_segments import protected_segments
@@ -104,8 +105,10 @@ def plan_segments(
     segments, decided = decide_topic(table.stored_segments, topic, as_of_ns, offsets)
     rules = rules_of_files(inventory, segments, decided.fates)
     policy = replace(opened.config.policy(), topic=topic)
-    vetoed = _vetoed(opened, inventory, rules, vetoes)
+    holds = holds_in_effect(opened, inventory.counters)
+    vetoed = _vetoed(opened, inventory, rules, (*holds.vetoes, *vetoes))
     plan = _with_offsets(make_removal(inventory, policy, as_of_ns, vetoed), offsets)
+    plan = under_holds(plan, holds, vetoed)
     ahead = ahead_of_clock(table.stored_segments, topic, as_of_ns)
     plan = replace(plan, ahead=ahead)
     if topic.respect_consumer_offsets:
@@ -132,9 +135,13 @@ def plan_delete_segments(
     up_to = {} if reaching.up_to is None else {request.partition: reaching.up_to}
     barriers = offsets.barriers if topic.respect_consumer_offsets else {}
     fates = requested_fates(segments, up_to, barriers)
-    vetoed = _vetoed(opened, inventory, rules_of_files(inventory, segments, fates), vetoes)
+    rules, holds = (
+        rules_of_files(inventory, segments, fates),
+        holds_in_effect(opened, inventory.counters),
+    )
+    vetoed = _vetoed(opened, inventory, rules, (*holds.vetoes, *vetoes))
     plan = make_removal(inventory, opened.config.policy(), opened.clock(), vetoed, reaching)
-    plan = _with_offsets(plan, offsets)
+    plan = under_holds(_with_offsets(plan, offsets), holds, vetoed)
     if not topic.respect_consumer_offsets:
         return plan
     waiting = np.where(fates == UNTOUCHED, requested_fates(segments, up_to, {}), UNTOUCHED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from retention.context.context import OpenedStream
+from retention.context.holds import has_hold_records
 from retention.core.inventory import ReadCount
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
@@ -29,7 +30,7 @@ def plan_topic(
     Raises:
         RefusedError, DamagedError: as `plan_topic_table`.
     """
-    token = opened.store.version_token()
+    token = None if has_hold_records(opened) else opened.store.version_token()
     known = None if token is None else _remembered(opened, token, topic, as_of_ns)
     if known is not None:
         return (*known, None)

@@ -27,13 +27,15 @@ from retention.storage.crash_points import Step, reached
 from retention.storage.errors import as_storage_errors
 from retention.stores.delta import internals
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """The highest known version of this layout; a directory with a higher version is refused."""
 _FIRST_VERSION = 1
 CLAIMING_VERSION = 2
 """The version since the first reclaim: a release without claims could commit files that are being deleted."""
 DROPPING_VERSION = 3
 """The version since the first drop: a release without drops would take a dropped stream for an empty one."""
+HOLDING_VERSION = 4
+"""The version since the first legal hold: a release without legal holds would remove held messages."""
 
 _HIDDEN = ("_", ".")
 
@@ -328,6 +330,12 @@ def note_dropping(layout: Layout, format_: str) -> None:
     """Record in the stream's directory that the stream is about to be dropped; earlier releases then refuse it."""
     if _raise_version(layout, format_, DROPPING_VERSION):
         reached(Step.DROPPING_NOTED)
+
+
+def note_holding(layout: Layout, format_: str) -> None:
+    """Record in the stream's directory that it has legal holds; earlier releases then refuse it."""
+    if _raise_version(layout, format_, HOLDING_VERSION):
+        reached(Step.HOLDING_NOTED)
 
 
 def _raise_version(layout: Layout, format_: str, version: int) -> bool:

@@ -178,6 +178,7 @@ def _plan() -> Schema:
             "dropped": _object(_fields(StreamDrop)),
             "overdue": _object(_fields(Overdue)),
             "guards": _list(_guard("messages")),
+            "kept_by_holds": _map(_INTEGER),
             "lowered": _list(_object(_fields(LoweredLimit))),
             "ahead_of_clock": _list(_object(_fields(AheadOfClock))),
             "error": _ERROR,

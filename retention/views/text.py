@@ -18,6 +18,7 @@ from retention.views.text_clock import ahead_text
 from retention.views.text_dropped import dropped_clause, dropped_text
 from retention.views.text_forecast import due_text, plan_due_text
 from retention.views.text_guards import guards_text, lowered_text, passed_guards_text
+from retention.views.text_hold import expired_text, holds_clause, kept_text
 from retention.views.text_overdue import overdue_text
 from retention.views.text_pause import pause_clause
 from retention.views.text_protected import protected_text
@@ -58,6 +59,7 @@ def plan_notes(plan: Plan) -> list[str]:
         *ahead_text(plan.header.stream, plan.ahead),
         *lowered_text(plan.lowered),
         *guards_text(plan.guards),
+        *kept_text(plan.kept_by_holds),
     ]
     return [text for text in texts if text]
 
@@ -137,6 +139,8 @@ def report_notes(report: RunReport) -> list[str]:
         *protected_text(report.held),
         overdue_text(report.overdue),
         *passed_guards_text(report),
+        *kept_text(report.kept_by_holds),
+        *expired_text(report.expired_holds),
     ]
     return [text for text in texts if text]
 
@@ -233,9 +237,8 @@ def lag_text(state: State) -> str:
         return f"kept by {state.owner}"
     if state.unlisted:
         return "not listed: nothing is removed"
-    if state.paused is not None:
-        return f"{pause_clause(state.paused)}: {_lag_clause(state)}"
-    return _lag_clause(state)
+    lag = f"{_lag_clause(state)}{holds_clause(state.holds)}"
+    return lag if state.paused is None else f"{pause_clause(state.paused)}: {lag}"
 
 
 def _lag_clause(state: State) -> str:

@@ -39,6 +39,7 @@ COMMANDS = [
         "compact",
         "reclaim",
         "verify",
+        "hold",
         "pause",
         "resume",
         "explain",

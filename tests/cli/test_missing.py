@@ -60,6 +60,8 @@ OF_ONE = {
     "compact": ("compact", NOBODY),
     "reclaim": ("reclaim", NOBODY),
     "verify": ("verify", NOBODY),
+    "hold add": ("hold", "add", NOBODY, "--reason", "x"),
+    "hold ls": ("hold", "ls", NOBODY),
     "pause": ("pause", NOBODY, "--reason", "x"),
     "resume": ("resume", NOBODY, "--reason", "x"),
     "simulate": ("simulate", NOBODY, "--set", "max_age=1d"),

@@ -90,6 +90,14 @@ KINDS = {
             "retention/api/test_pausing.py::test_nothing_is_removed_while_a_record_cannot_be_read",
         ),
     ),
+    "release a legal hold": Kind(
+        r"command\('hold release', ",
+        ("retention/api/test_holding.py::test_no_removal_takes_a_held_message",),
+    ),
+    "another way to keep messages": Kind(
+        r"pause its removals instead|because it has no subjects|and a legal hold would begin another table",
+        ("retention/api/test_holding.py::test_holds_that_cannot_be_are_refused",),
+    ),
     "repair foreign": Kind(
         r"repair foreign|_remedy\(layout, unfit\)|take it away|take the file away|write it without those columns",
         (f"{_OWN}a_foreign_file_is_moved_aside_as_told",),

@@ -13,6 +13,7 @@ from retention.apply.reclaim.report import Amount, ReclaimReport
 from retention.apply.reclaim.survey import dead_files
 from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream, has_table
+from retention.context.holds import refuse_held
 from retention.context.maintenance import removing
 from retention.context.ownership import refuse_other_owner
 from retention.core.reclaim import DeadFile, Hindrance, Reason
@@ -70,6 +71,7 @@ def reclaim_leftovers(opened: OpenedStream) -> ReclaimReport:
     layout = opened.layout
     with removing(opened):
         settle_interrupted(opened, history)
+        refuse_held(opened, opened.store.snapshot().counters, "a reclaim of leftovers")
         now_ns = agreed_now(layout, opened.clock())
         dead_files(opened).settle()
         grace_ns, noted = _grace_ns(opened), _noted(opened)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from retention.apply.recorded_run import Change, recorded_run
 from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
+from retention.context.holds import refuse_held
 from retention.context.maintenance import maintaining
 from retention.core.counter_names import BATCH, NEXT_SEQ, OPEN_BASE, REMOVED, named
 from retention.core.display import Displayed
@@ -230,6 +231,7 @@ def _named(counters: Counters) -> dict[str, int]:
 
 
 def _commit(opened: OpenedStream, snapshot: Snapshot, again: CommittedAgain) -> CommittedAgain:
+    refuse_held(opened, snapshot.counters, "this repair")
     commit = again.commit
     with recorded_run(opened, snapshot) as run:
         again = replace(again, run=run.name)

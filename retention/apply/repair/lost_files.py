@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from retention.apply.recorded_run import Change, recorded_run
 from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
+from retention.context.holds import refuse_held
 from retention.context.maintenance import maintaining
 from retention.core.display import Displayed
 from retention.core.json_object import JsonObject
@@ -258,6 +259,7 @@ def _of(row: dict[str, Any], reason: str) -> LostFile:
 
 def _take_out(opened: OpenedStream, diagnosis: _Diagnosis) -> FileRepair:
     snapshot, leaving, repair = diagnosis.snapshot, diagnosis.leaving, diagnosis.repair
+    refuse_held(opened, snapshot.counters, "this repair")
     with recorded_run(opened, snapshot) as run:
         change = Change(
             remove=leaving,

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from retention.apply.recorded_run import Change, RecordedRun, recorded_run
 from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
+from retention.context.holds import refuse_held
 from retention.context.maintenance import maintaining
 from retention.core.display import Displayed
 from retention.core.inventory import DataFile
@@ -208,6 +209,7 @@ def _ranges(seqs: np.ndarray) -> np.ndarray:
 
 
 def _removed(opened: OpenedStream, snapshot: Snapshot, repair: ReturnedRepair) -> ReturnedRepair:
+    refuse_held(opened, snapshot.counters, "this repair")
     paths = pa.array([part.file.path for part in repair.back], pa.string())
     leaving = snapshot.files.filter(pc.is_in(snapshot.files["path"], paths))
     whole, _ = inventory.describe(opened.store.data_files(leaving), leaving)

@@ -14,6 +14,7 @@ from retention.apply.recorded_run import Change, RecordedRun, recorded_run
 from retention.apply.recover import settle_interrupted
 from retention.apply.repair.readers import take_back
 from retention.context.context import OpenedStream
+from retention.context.holds import refuse_held
 from retention.context.maintenance import maintaining
 from retention.core.display import Displayed
 from retention.core.inventory import Counters, DataFile
@@ -275,6 +276,7 @@ def _reaches(opened: OpenedStream, counters: Counters) -> Iterator[tuple[str, in
 
 
 def _carry_out(opened: OpenedStream, history: History, diagnosis: _Diagnosis) -> SequenceRepair:
+    refuse_held(opened, diagnosis.snapshot.counters, "this repair")
     with recorded_run(opened, diagnosis.snapshot) as run:
         added = _copies(opened, run, diagnosis)
         return _commit(opened, history, run, diagnosis, added)

@@ -52,6 +52,7 @@ def test_a_run_says_what_it_did_with_each_stream() -> None:
         "ORDERS": Measures(
             *(3600.5, 4, 10, 20, 30, 900, 60.0, ("max_age", "msg_ttl")),
             is_paused=True,
+            holds=2,
             verified=LastVerification(NOW, NOW + SECOND, 7, "damaged", 9, 9, None, 2, 3),
         )
     }
@@ -83,6 +84,7 @@ def test_a_run_says_what_it_did_with_each_stream() -> None:
         ("stream_verified_timestamp_seconds", stream): NOW / SECOND + 1,
         ("stream_verify_findings", 'command="retain",state="damaged",stream="ORDERS"'): 2,
         ("stream_verify_findings", 'command="retain",state="unverified",stream="ORDERS"'): 3,
+        ("stream_holds", stream): 2,
         ("stream_small_files", stream): 4,
         ("stream_dead_bytes", 'command="retain",state="due",stream="ORDERS"'): 10,
         ("stream_dead_bytes", 'command="retain",state="waiting",stream="ORDERS"'): 20,

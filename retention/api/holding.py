@@ -1,0 +1,190 @@
+"""Legal holds of a warehouse: messages that nothing removes until a person releases them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from retention.api.selection import StreamSelection
+from retention.context.context import OpenedStream
+from retention.context.holds import end_hold, place_hold
+from retention.core.arguments import checked_class
+from retention.core.seq_ranges import merged_ranges
+from retention.core.subjects import is_valid_filter
+from retention.core.units import parse_as_of
+from retention.errors import RefusedError, UsageError
+from retention.history.initiator import initiator
+from retention.schemas.bounds import MAX_SEQ
+from retention.storage import files
+from retention.stores.holds import DIRECTORY, Hold, HoldRecords, new_id
+
+if TYPE_CHECKING:
+    from retention.api.repairs import Instant
+
+Ranges = Sequence[tuple[int, int]] | np.ndarray
+"""Pairs of a lowest and a highest sequence, both inclusive."""
+
+
+@checked_class
+class Holding(StreamSelection):
+    """The part of a warehouse that places legal holds, lists them and releases them."""
+
+    clock: Callable[[], int]
+
+    @abstractmethod
+    def _known(self, name: str) -> OpenedStream:
+        """A stream that the configuration names, or that was written to."""
+
+    def hold(  # noqa: PLR0913  (each is a field of the record)
+        self,
+        name: str,
+        *,
+        reason: str,
+        subject: str | None = None,
+        from_seq: int | None = None,
+        to_seq: int | None = None,
+        ranges: Ranges | None = None,
+        from_time: Instant = None,
+        to_time: Instant = None,
+        owner: str | None = None,
+        until: Instant = None,
+    ) -> Hold:
+        """Place a legal hold: nothing removes a message that matches all given fields, present or future.
+
+        After the return no commit removes such a message, also if it was planned before.
+
+        Args:
+            name: the stream or topic.
+            reason: kept with the legal hold.
+            subject: a subject filter; a topic takes none.
+            from_seq: the lowest sequence; of a topic, the lowest offset in each partition.
+            to_seq: the highest sequence.
+            ranges: pairs of a lowest and a highest sequence, instead of `from_seq` and `to_seq`.
+            from_time: the instant at or after which messages were stored.
+            to_time: the instant before which they were stored.
+            owner: the person or case to ask about it.
+            until: the instant of the wall clock at which it ends; the first run that removes messages after it records
+                the end and reports it. None: it is kept until released.
+
+        Raises:
+            UsageError: a field is not valid, or there is no such stream.
+            RefusedError: it is a table in place, a topic with a subject, or a dropped stream.
+            BusyError: other writers kept coming first.
+        """
+        if name in self.tables():
+            raise RefusedError(
+                f"{name}: legal holds protect streams and topics, and this is a table in place; nothing was changed; "
+                "pause its removals instead"
+            )
+        now_ns, opened = self.clock(), self._known(name)
+        hold = Hold(
+            name,
+            new_id(now_ns),
+            _text(reason, "reason"),
+            subject,
+            _ranges(from_seq, to_seq, ranges),
+            _instant(from_time, now_ns),
+            _instant(to_time, now_ns),
+            _instant(until, now_ns),
+            None if owner is None else _text(owner, "owner"),
+            now_ns,
+            initiator(),
+        )
+        _check(opened, hold, now_ns)
+        place_hold(opened, hold)
+        return hold
+
+    def holds(self, names: Iterable[str] | None = None, *, ended: bool = False) -> list[Hold]:
+        """The legal holds of streams (of all, if `names` is None), in the order in which they were placed.
+
+        Args:
+            names: the streams.
+            ended: whether released and expired ones are listed too.
+
+        Raises:
+            UsageError: there is no such stream.
+            DamagedError: a record cannot be read.
+        """
+        chosen = self._named(names, among=self.streams())
+        records = [HoldRecords(self._known(name).root, name) for name in chosen]
+        return [hold for each in records for hold in (each.all() if ended else each.in_effect())]
+
+    def release_hold(self, hold_id: str, *, reason: str) -> Hold:
+        """Release a legal hold: later runs remove its messages if a rule or a request does.
+
+        Raises:
+            UsageError: there is no such legal hold in effect, or no reason.
+            BusyError: other writers kept coming first; the legal hold is released.
+        """
+        because = _text(reason, "reason")
+        for name in self.chosen(among=self.streams()):
+            opened = self._known(name)
+            if f"{hold_id}.json" not in files.names(files.join(opened.root, DIRECTORY)):
+                continue
+            hold = next(hold for hold in HoldRecords(opened.root, name).all() if hold.id == hold_id)
+            if hold.end is not None:
+                raise UsageError(
+                    f"{name}: legal hold {hold_id} is {hold.end.kind} already; nothing was changed"
+                )
+            return replace(hold, end=end_hold(opened, hold, "released", because))
+        raise UsageError(
+            f"{hold_id}: no stream in {self.location} has such a legal hold; `retention hold ls` lists them"
+        )
+
+
+def _check(opened: OpenedStream, hold: Hold, now_ns: int) -> None:
+    """Refuse a legal hold that a stream cannot have, or that covers nothing."""
+    if hold.subject is not None and opened.config.topic is not None:
+        raise RefusedError(
+            f"{opened.name}: a topic takes legal holds by offsets and times only, because it has no subjects; nothing "
+            "was changed"
+        )
+    if hold.subject is not None and not is_valid_filter(hold.subject):
+        raise UsageError(f"{hold.subject!r} is not a subject filter; nothing was changed")
+    if None not in (hold.from_ns, hold.to_ns) and hold.messages.from_ns >= hold.messages.to_ns:
+        raise UsageError("a legal hold ends before it begins: no message is stored in that time")
+    if hold.is_due(now_ns):
+        raise UsageError(
+            "until is past, so the legal hold would expire at once; nothing was changed"
+        )
+
+
+def _text(text: str, what: str) -> str:
+    if not text.strip():
+        raise UsageError(
+            f"a legal hold needs text as its {what}, which is kept; nothing was changed"
+        )
+    return text
+
+
+def _instant(instant: Instant, now_ns: int) -> int | None:
+    return None if instant is None else parse_as_of(instant, now_ns)
+
+
+def _ranges(from_seq: int | None, to_seq: int | None, ranges: Ranges | None) -> np.ndarray | None:
+    """The ranges of a legal hold, merged; None: every sequence.
+
+    Raises:
+        UsageError: they are not ranges of sequences, or are given twice.
+    """
+    if ranges is None:
+        if from_seq is None and to_seq is None:
+            return None
+        ranges = [(0 if from_seq is None else from_seq, MAX_SEQ if to_seq is None else to_seq)]
+    elif from_seq is not None or to_seq is not None:
+        raise UsageError("ranges and from_seq or to_seq exclude each other; nothing was changed")
+    try:
+        pairs = np.array(ranges)
+    except ValueError:
+        pairs = np.array([])
+    if pairs.dtype.kind not in "iu" or pairs.shape != (len(pairs), len(("first", "last"))):
+        raise UsageError("ranges are pairs of a lowest and a highest sequence; nothing was changed")
+    if (pairs < 0).any() or (pairs > MAX_SEQ).any() or (pairs[:, 0] > pairs[:, 1]).any():
+        raise UsageError(
+            f"a range of sequences goes from a lowest to a highest one, from 0 to {MAX_SEQ:,}; nothing was changed"
+        )
+    return merged_ranges(pairs.astype(np.int64))

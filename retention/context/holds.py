@@ -1,0 +1,159 @@
+"""Legal holds of an opened stream: those in effect at a version of its table, placed, released, and expired."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Literal
+
+from retention.context.context import OpenedStream
+from retention.core.inventory import Counters
+from retention.core.spoken_commands import command
+from retention.core.table_requirements import AssertHoldEdits
+from retention.core.table_updates import SetHoldEdits
+from retention.errors import BusyError, DamagedError, RefusedError, StalePlanError
+from retention.history.initiator import initiator
+from retention.ports import Swap
+from retention.rules.holds import NO_HOLDS, LegalHolds
+from retention.schemas.files import FILE_STATS, LOGGED_FILES
+from retention.storage.crash_points import Step, reached
+from retention.stores.holds import Hold, HoldEnd, HoldRecords
+from retention.stores.layout import note_holding
+
+ATTEMPTS = 20
+
+
+def has_hold_records(opened: OpenedStream) -> bool:
+    """Whether a stream has records of legal holds, also of ones that ended."""
+    return HoldRecords(opened.root, opened.name).count() > 0
+
+
+def holds_in_effect(opened: OpenedStream, counters: Counters) -> LegalHolds:
+    """The legal holds that removals must respect; one that is due is in effect until a removing run records its end.
+
+    Args:
+        opened: the stream.
+        counters: those of a version of its table that was read before this call.
+
+    Raises:
+        DamagedError: a record cannot be read, or the log counts more records than there are.
+    """
+    records = HoldRecords(opened.root, opened.name)
+    holds = records.all()
+    there = len(holds) + sum(hold.end is not None for hold in holds)
+    if there < counters.holds:
+        raise DamagedError(
+            f"{opened.root}/holds: the log of stream {opened.name} counts {counters.holds} records of legal holds, and "
+            f"{there} are there, so it is unknown which messages must be kept; nothing was removed; restore that "
+            "directory from a copy"
+        )
+    in_effect = tuple(hold.messages for hold in holds if hold.end is None)
+    return LegalHolds(in_effect, counters.holds) if there else NO_HOLDS
+
+
+def place_hold(opened: OpenedStream, hold: Hold) -> None:
+    """Place a legal hold: after the return no commit removes a message that it covers, whenever it was planned.
+
+    Raises:
+        RefusedError: the stream is dropped.
+        BusyError: other writers kept coming first; the legal hold is recorded, and runs that begin now respect it.
+    """
+    if opened.store.lifetime().dropped_ns is not None:
+        raise RefusedError(
+            f"{opened.name}: the stream is dropped, and a legal hold would begin another table; nothing was changed; "
+            f"{command('undo', 'RUN')} restores it within its grace period"
+        )
+    opened.store.create()
+    note_holding(opened.layout, opened.config.format)
+    HoldRecords(opened.root, opened.name).place(hold)
+    count_holds(opened)
+
+
+def end_hold(
+    opened: OpenedStream, hold: Hold, kind: Literal["released", "expired"], reason: str
+) -> HoldEnd:
+    """Record the end of a legal hold, and count it."""
+    end = HoldEnd(kind, opened.clock(), reason, initiator())
+    HoldRecords(opened.root, opened.name).end(hold, end)
+    count_holds(opened)
+    return end
+
+
+def expire_holds(opened: OpenedStream) -> None:
+    """Record the end of each legal hold whose `until` has passed, under the maintenance lease.
+
+    Raises:
+        DamagedError: as `holds_in_effect`.
+        BusyError: as `place_hold`.
+    """
+    if not has_hold_records(opened):
+        return
+    for hold in HoldRecords(opened.root, opened.name).all():
+        if hold.end is None and hold.is_due(opened.clock()):
+            end_hold(opened, hold, "expired", "its time was over")
+
+
+def expired_since(opened: OpenedStream, since_ns: int) -> list[str]:
+    """The ids of the legal holds whose end by time was recorded at or after an instant.
+
+    Raises:
+        DamagedError: a record cannot be read.
+    """
+    if not has_hold_records(opened):
+        return []
+    ends = [(hold.id, hold.end) for hold in HoldRecords(opened.root, opened.name).all()]
+    return [
+        hold_id
+        for hold_id, end in ends
+        if end is not None and end.kind == "expired" and end.at_ns >= since_ns
+    ]
+
+
+def count_holds(opened: OpenedStream) -> None:
+    """Count all records of legal holds in the table's log, so that no removal planned before them commits.
+
+    Raises:
+        BusyError: other writers kept coming first.
+    """
+    records = HoldRecords(opened.root, opened.name)
+    for _ in range(ATTEMPTS):
+        snapshot = opened.store.snapshot()
+        counted, there = snapshot.counters.holds, records.count()
+        if counted >= there:
+            return
+        swap = Swap(
+            remove=LOGGED_FILES.empty_table(),
+            add=FILE_STATS.empty_table(),
+            metadata={"run": f"hold-{uuid.uuid4().hex}"},
+            requirements=[AssertHoldEdits(counted)],
+            updates=[SetHoldEdits(there)],
+        )
+        try:
+            opened.store.commit(swap, snapshot)
+        except StalePlanError:
+            continue
+        reached(Step.HOLD_COUNTED)
+        return
+    raise BusyError(
+        f"{opened.name}: {ATTEMPTS} times another legal hold was counted first; the legal hold is recorded, and the "
+        "table does not count it yet; run again"
+    )
+
+
+def refuse_held(opened: OpenedStream, counters: Counters, what: str) -> None:
+    """Refuse an operation that cannot leave held messages out, while a legal hold is in effect.
+
+    Args:
+        opened: the stream.
+        counters: as for `holds_in_effect`.
+        what: the operation, as the subject of a sentence.
+
+    Raises:
+        RefusedError: a legal hold is in effect.
+        DamagedError: as `holds_in_effect`.
+    """
+    holds = holds_in_effect(opened, counters)
+    if holds.holds:
+        raise RefusedError(
+            f"{opened.name}: {what} could remove messages under legal hold {holds.ids}; nothing was changed; "
+            f"{command('hold release', holds.holds[0].id, options='--reason …')} ends a legal hold"
+        )

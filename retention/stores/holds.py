@@ -1,0 +1,289 @@
+"""Records of legal holds: an immutable file for each hold of a stream, and one more when it ends."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from retention.core.json_object import JsonObject
+from retention.core.units import SECOND
+from retention.errors import DamagedError
+from retention.rules.holds import EVERY_SEQ, FOREVER_NS, SINCE_EVER_NS, HeldMessages
+from retention.storage import files
+from retention.storage.checksum import parse_json, verified, with_checksum
+from retention.storage.crash_points import Step, reached
+
+DIRECTORY = "holds"
+"""The directory of all legal holds, below the stream's root."""
+_PLACED = ".json"
+_ENDED = ".ended.json"
+_RANGES = ".parquet"
+_IN_RECORD = 1_000
+"""The maximum number of ranges in a record; more are stored in a file beside it."""
+
+Instant = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+
+
+class _Placed(BaseModel):
+    """The fields of a record that places a legal hold, as stored."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    format: Literal[1]
+    id: str
+    subject: str | None
+    ranges: list[Annotated[list[int], Field(min_length=2, max_length=2)]] | None
+    ranges_sha256: str | None
+    from_ns: Instant | None
+    to_ns: Instant | None
+    until_ns: Instant | None
+    reason: str
+    owner: str | None
+    at_ns: Instant
+    initiator: dict[str, Any]
+
+
+class _Ended(BaseModel):
+    """The fields of a record that ends a legal hold, as stored."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    format: Literal[1]
+    kind: Literal["released", "expired"]
+    reason: str
+    at_ns: Instant
+    initiator: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class HoldEnd:
+    """The end of a legal hold."""
+
+    kind: Literal["released", "expired"]
+    """Released by a person, or expired at its `until`."""
+    at_ns: int
+    """The wall clock when that was recorded, nanoseconds since the epoch."""
+    reason: str
+    initiator: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Hold:
+    """A legal hold, as placed."""
+
+    stream: str
+    id: str
+    reason: str
+    subject: str | None = None
+    ranges: np.ndarray | None = None
+    """Ascending, disjoint ranges of sequences, both ends inclusive, shape (n, 2); None: all sequences."""
+    from_ns: int | None = None
+    to_ns: int | None = None
+    """The instants at and before which messages were stored; the second is exclusive."""
+    until_ns: int | None = None
+    """The wall clock at which it expires; None: it is kept until released."""
+    owner: str | None = None
+    at_ns: int = 0
+    """The wall clock when it was placed, nanoseconds since the epoch."""
+    initiator: Mapping[str, Any] | None = None
+    end: HoldEnd | None = None
+    """Its end; None: it is in effect."""
+
+    @property
+    def messages(self) -> HeldMessages:
+        """The messages that it covers."""
+        return HeldMessages(
+            self.id,
+            self.subject,
+            EVERY_SEQ if self.ranges is None else self.ranges,
+            SINCE_EVER_NS if self.from_ns is None else self.from_ns,
+            FOREVER_NS if self.to_ns is None else self.to_ns,
+        )
+
+    def is_due(self, now_ns: int) -> bool:
+        """Whether its `until` has passed."""
+        return self.until_ns is not None and self.until_ns <= now_ns
+
+    def as_json(self) -> JsonObject:
+        """The legal hold as JSON values; of many ranges only their number and bounds."""
+        ranges = self.ranges
+        values: JsonObject = {
+            "stream": self.stream,
+            "id": self.id,
+            "subject": self.subject,
+            "from_seq": None if ranges is None else int(ranges[0, 0]),
+            "to_seq": None if ranges is None else int(ranges[-1, 1]),
+            "ranges": None if ranges is None else len(ranges),
+            "from_ns": self.from_ns,
+            "to_ns": self.to_ns,
+            "until_ns": self.until_ns,
+            "reason": self.reason,
+            "owner": self.owner,
+            "at_ns": self.at_ns,
+            "initiator": dict(self.initiator or {}),
+        }
+        if self.end is not None:
+            values["end"] = vars(self.end) | {"initiator": dict(self.end.initiator)}
+        return values
+
+
+@dataclass(frozen=True)
+class HoldRecords:
+    """The records of the legal holds of one stream."""
+
+    root: str
+    """The stream's directory."""
+    stream: str
+
+    def count(self) -> int:
+        """The number of records: of legal holds placed, and of those that ended."""
+        return sum(name.endswith(_PLACED) for name in files.names(self._directory))
+
+    def all(self) -> list[Hold]:
+        """All legal holds, in the order in which they were placed, including those that ended.
+
+        Raises:
+            DamagedError: a record cannot be read.
+            StorageError: the storage failed.
+        """
+        names = set(files.names(self._directory))
+        ended = {name.removesuffix(_ENDED) for name in names if name.endswith(_ENDED)}
+        placed = sorted(
+            name.removesuffix(_PLACED)
+            for name in names
+            if name.endswith(_PLACED) and not name.endswith(_ENDED)
+        )
+        alone = ended.difference(placed)
+        if alone:
+            raise self._damaged(self._place(min(alone), _PLACED))
+        return [self._read(hold_id, has_ended=hold_id in ended) for hold_id in placed]
+
+    def in_effect(self) -> tuple[Hold, ...]:
+        """The legal holds that no record ends, in the order in which they were placed.
+
+        Raises:
+            DamagedError, StorageError: as `all`.
+        """
+        return tuple(hold for hold in self.all() if hold.end is None)
+
+    def place(self, hold: Hold) -> None:
+        """Record a legal hold."""
+        files.make_directory(self._directory)
+        ranges, digest = hold.ranges, None
+        if ranges is not None and len(ranges) > _IN_RECORD:
+            content = _as_parquet(ranges)
+            digest = hashlib.sha256(content).hexdigest()
+            files.replace(self._place(hold.id, _RANGES), content)
+            reached(Step.HOLD_RANGES_WRITTEN)
+        inline = None if ranges is None or digest is not None else ranges.tolist()
+        self._write(
+            hold.id,
+            _PLACED,
+            {
+                "format": 1,
+                "id": hold.id,
+                "subject": hold.subject,
+                "ranges": inline,
+                "ranges_sha256": digest,
+                "from_ns": hold.from_ns,
+                "to_ns": hold.to_ns,
+                "until_ns": hold.until_ns,
+                "reason": hold.reason,
+                "owner": hold.owner,
+                "at_ns": hold.at_ns,
+                "initiator": dict(hold.initiator or {}),
+            },
+        )
+
+    def end(self, hold: Hold, end: HoldEnd) -> None:
+        """Record the end of a legal hold."""
+        fields = vars(end) | {"format": 1, "initiator": dict(end.initiator)}
+        self._write(hold.id, _ENDED, fields)
+
+    @property
+    def _directory(self) -> str:
+        return files.join(self.root, DIRECTORY)
+
+    def _place(self, hold_id: str, suffix: str) -> str:
+        return files.join(self._directory, f"{hold_id}{suffix}")
+
+    def _write(self, hold_id: str, suffix: str, fields: Mapping[str, object]) -> None:
+        content = json.dumps(with_checksum(fields)).encode()
+        files.replace(self._place(hold_id, suffix), content)
+        reached(Step.HOLD_RECORDED)
+
+    def _read(self, hold_id: str, *, has_ended: bool) -> Hold:
+        location = self._place(hold_id, _PLACED)
+        try:
+            placed = _Placed.model_validate(_fields(location) | {"id": hold_id})
+            ranges = self._ranges(placed)
+            hold = Hold(
+                self.stream,
+                hold_id,
+                placed.reason,
+                placed.subject,
+                ranges,
+                placed.from_ns,
+                placed.to_ns,
+                placed.until_ns,
+                placed.owner,
+                placed.at_ns,
+                placed.initiator,
+            )
+            if not has_ended:
+                return hold
+            location = self._place(hold_id, _ENDED)
+            ended = _Ended.model_validate(_fields(location))
+            return replace(
+                hold, end=HoldEnd(ended.kind, ended.at_ns, ended.reason, ended.initiator)
+            )
+        except (ValueError, TypeError, AttributeError, ValidationError, pa.ArrowException) as error:
+            raise self._damaged(location) from error
+
+    def _ranges(self, placed: _Placed) -> np.ndarray | None:
+        if placed.ranges_sha256 is not None:
+            content = files.read_bytes(self._place(placed.id, _RANGES)) or b""
+            if hashlib.sha256(content).hexdigest() != placed.ranges_sha256:
+                raise ValueError("its ranges are not as written")
+            table = pq.read_table(pa.BufferReader(content))
+            ranges = np.stack([table["first"].to_numpy(), table["last"].to_numpy()], axis=1)
+        elif placed.ranges is None:
+            return None
+        else:
+            ranges = np.array(placed.ranges, dtype=np.int64).reshape(-1, 2)
+        if not len(ranges) or (ranges[:, 0] > ranges[:, 1]).any():
+            raise ValueError("its ranges are not valid")
+        if (ranges[1:, 0] <= ranges[:-1, 1]).any():
+            raise ValueError("its ranges are not in order")
+        return ranges
+
+    def _damaged(self, location: str) -> DamagedError:
+        return DamagedError(
+            f"{location}: this record of a legal hold is missing or cannot be read, so it is unknown which messages of "
+            f"{self.stream} must be kept; nothing was removed; restore the file from a copy"
+        )
+
+
+def new_id(now_ns: int) -> str:
+    """A new id of a legal hold: the second in which it is placed, and a random part."""
+    second = datetime.fromtimestamp(now_ns // SECOND, UTC)
+    return f"{second:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}"
+
+
+def _fields(location: str) -> dict[str, Any]:
+    return verified(parse_json(files.read_bytes(location) or b""))
+
+
+def _as_parquet(ranges: np.ndarray) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"first": ranges[:, 0], "last": ranges[:, 1]}), sink)
+    return sink.getvalue()

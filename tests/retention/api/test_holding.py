@@ -1,0 +1,163 @@
+"""Legal holds: no way to remove messages takes a held one, and a record that is lost stops every removal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from retention.api.warehouse import Warehouse
+from retention.apply import execute
+from retention.core.units import DAY
+from retention.errors import DamagedError, RefusedError, StalePlanError, UsageError
+from retention.rules.holds import HeldMessages, HoldVeto
+from retention.stores.holds import Hold, HoldRecords
+from tests.retention.api.test_pausing import REMOVALS, ROLLED, only
+from tests.retention.api.test_table import warehouse as warehouse_of_table
+from tests.support.sandboxes import NOW, lines, opened
+
+REFUSED = {"drop", "reclaim", "leftovers", "delete --erase"}
+"""The removals that cannot leave held messages out."""
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Warehouse:
+    made = opened(tmp_path, ROLLED)
+    made.stream("ORDERS").publish(lines(100))
+    return made
+
+
+def stored(warehouse: Warehouse) -> list[int]:
+    tables = warehouse.stream("ORDERS").messages()
+    return [seq for table in tables for seq in table["seq"].to_pylist()]
+
+
+@pytest.mark.parametrize("name", sorted({*REMOVALS} - {"saved plan"}))
+def test_no_removal_takes_a_held_message(warehouse: Warehouse, name: str) -> None:
+    hold = warehouse.hold("ORDERS", reason="case 41", to_seq=1)
+    if name in REFUSED:
+        with pytest.raises(RefusedError, match=hold.id):
+            REMOVALS[name](warehouse)
+    else:
+        REMOVALS[name](warehouse)
+    assert 1 in stored(warehouse)
+    assert warehouse.release_hold(hold.id, reason="closed").end is not None
+    warehouse.stream("ORDERS").purge().apply()
+    assert 1 not in stored(warehouse)
+
+
+def test_a_plan_made_before_a_hold_is_refused(warehouse: Warehouse) -> None:
+    plan = only(warehouse.plan(["ORDERS"]))
+    hold = warehouse.hold("ORDERS", reason="case 41", subject="orders.>", to_seq=2)
+    with pytest.raises(StalePlanError, match="a legal hold was placed or released"):
+        only(warehouse.apply_plans([plan]))
+    again = only(warehouse.plan(["ORDERS"]))
+    assert again.kept_by_holds == {hold.id: 2}
+    assert again.removed_messages == plan.removed_messages - 2
+    assert again.plan_id != plan.plan_id
+
+
+def test_a_hold_placed_before_the_commit_counts(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare = execute.prepare
+    placed: list[Hold] = []
+
+    def prepare_late(*given: Any) -> Any:
+        prepared = prepare(*given)
+        if not placed:
+            placed.append(warehouse.hold("ORDERS", reason="late", to_seq=1))
+        return prepared
+
+    monkeypatch.setattr(execute, "prepare", prepare_late)
+    report = only(warehouse.apply(["ORDERS"]))
+    assert report.kept_by_holds == {placed[0].id: 1}
+    assert 1 in stored(warehouse)
+
+
+@pytest.mark.parametrize("harm", ["lost", "damaged"])
+def test_nothing_is_removed_while_a_record_is_missing(warehouse: Warehouse, harm: str) -> None:
+    hold = warehouse.hold("ORDERS", reason="case 41", to_seq=1)
+    record = Path(warehouse.stream("ORDERS").opened.root, "holds", f"{hold.id}.json")
+    content = record.read_bytes()
+    if harm == "lost":
+        record.unlink()
+    else:
+        record.write_bytes(content.replace(b"[0, 1]", b"[0, 0]"))
+    with pytest.raises(DamagedError, match="nothing was removed; restore"):
+        only(warehouse.apply(["ORDERS"]))
+    record.write_bytes(content)
+    assert only(warehouse.apply(["ORDERS"])).kept_by_holds == {hold.id: 1}
+
+
+def test_a_hold_expires_on_record(tmp_path: Path) -> None:
+    at = [NOW]
+    made = opened(tmp_path, ROLLED)
+    made.clock = lambda: at[0]
+    made.stream("ORDERS").publish(lines(100))
+    hold = made.hold("ORDERS", reason="case 41", to_seq=1, until=NOW + DAY)
+    at[0] += 2 * DAY
+    assert [each.id for each in made.holds()] == [hold.id]
+    report = only(made.apply(["ORDERS"]))
+    assert (report.expired_holds, report.kept_by_holds) == ([hold.id], None)
+    assert made.holds() == []
+    assert [each.end and each.end.kind for each in made.holds(ended=True)] == ["expired"]
+
+
+def test_holds_that_cannot_be_are_refused(warehouse: Warehouse, tmp_path: Path) -> None:
+    for wrong in (
+        {"reason": " "},
+        {"subject": "a..b"},
+        {"from_seq": 5, "to_seq": 4},
+        {"ranges": [[1, 2, 3]]},
+        {"ranges": [[1, 2]], "to_seq": 5},
+        {"until": NOW - 1},
+        {"from_time": NOW, "to_time": NOW},
+    ):
+        with pytest.raises(UsageError):
+            warehouse.hold("ORDERS", **({"reason": "x"} | wrong))
+    with pytest.raises(UsageError, match="has such a legal hold"):
+        warehouse.release_hold("nothing", reason="x")
+    (tmp_path / "tables").mkdir()
+    tables = warehouse_of_table(tmp_path / "tables")
+    with pytest.raises(RefusedError, match="this is a table in place"):
+        tables.hold(tables.tables()[0], reason="x")
+    assert warehouse.holds() == []
+    warehouse.stream("ORDERS").drop().apply()
+    with pytest.raises(RefusedError, match="the stream is dropped"):
+        warehouse.hold("ORDERS", reason="x")
+
+
+def test_many_ranges_are_stored_beside_the_record(warehouse: Warehouse) -> None:
+    pairs = [(seq, seq) for seq in range(1, 4_001, 2)]
+    warehouse.hold("ORDERS", reason="case 41", ranges=pairs)
+    (hold,) = HoldRecords(warehouse.stream("ORDERS").opened.root, "ORDERS").all()
+    assert hold.ranges is not None
+    assert hold.ranges.tolist() == [list(pair) for pair in pairs]
+    warehouse.stream("ORDERS").purge().apply()
+    assert stored(warehouse) == list(range(1, 100, 2))
+
+
+def covered(hold: HeldMessages, rows: pa.Table) -> list[int]:
+    return rows["seq"].filter(pa.array(HoldVeto((hold,)).covers(rows)[0])).to_pylist()
+
+
+def test_a_hold_covers_what_matches_all_of_its_fields() -> None:
+    rows = pa.table(
+        {"seq": [1, 2, 3, 4], "subject": ["a.1", "b", "a.2", "a.3"], "ts_ns": [5, 6, 7, 8]}
+    )
+    hold = HeldMessages("h", "a.*", np.array([[1, 3]]), 5, 8)
+    by_part: dict[str, Callable[[HeldMessages], HeldMessages]] = {
+        "1, 3": lambda one: one,
+        "1, 2, 3": lambda one: replace(one, subject=None),
+        "1": lambda one: replace(one, to_ns=7),
+        "3": lambda one: replace(one, from_ns=6),
+        "": lambda one: one.between(4, 9),
+    }
+    for seqs, part in by_part.items():
+        assert ", ".join(map(str, covered(part(hold), rows))) == seqs
