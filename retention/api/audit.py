@@ -126,6 +126,16 @@ class Audit(Verifying):
             return chain_of_table(self.table(name).opened)
         return chain_of(self._known(name))
 
+    def unknown_heads(self, heads: Iterable[str], names: Iterable[str]) -> list[str]:
+        """The heads of earlier pages for auditors that none of the histories of streams and tables ever had.
+
+        Raises:
+            UsageError: there is no such stream.
+            DamagedError: a record is damaged.
+        """
+        known = frozenset[str]().union(*(self.chain_of(name).heads for name in names))
+        return [head for head in heads if head not in known]
+
     def _period(self, since: Instant, until: Instant) -> Period:
         from retention.inspect.history_export import Period
 

@@ -187,7 +187,8 @@ def _meant_nothing(report: RunReport, request: Request) -> str:
         if not (report.held and report.held["segments"]):
             return "none is sealed"
         return f"no sealed segment is free; {command('offset ls', report.stream)} lists readers that have not read on"
-    return "no message matches"
+    is_held = any((report.kept_by_holds or {}).values())
+    return "legal holds keep every message that matches" if is_held else "no message matches"
 
 
 def _dropped_lines(report: RunReport) -> Iterator[str]:

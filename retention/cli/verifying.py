@@ -3,18 +3,16 @@
 # ruff: noqa: FBT002  (typer makes options of parameters)
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from retention.cli.app import app
 from retention.cli.arguments import Streams, Tags
-from retention.cli.output import TableOutcomes, chosen_with_tables, finish, put_outcomes
+from retention.cli.output import TableOutcomes, chosen_with_tables, finish, put_outcomes, say
 from retention.cli.progress import progress
 from retention.cli.settings import settings_of
-
-if TYPE_CHECKING:
-    pass
+from retention.errors import VerificationError
 
 Sample = Annotated[
     str | None,
@@ -27,6 +25,16 @@ Record = Annotated[
 ]
 
 
+Heads = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--head",
+        metavar="HEAD",
+        help="A head from an earlier page for auditors: records up to it must be unchanged; may be repeated.",
+    ),
+]
+
+
 @app.command()
 def verify(
     ctx: typer.Context,
@@ -34,6 +42,7 @@ def verify(
     tags: Tags = None,
     sample: Sample = None,
     record: Record = False,
+    heads: Heads = None,
 ) -> None:
     """Verify files, logs and records against each other. Names a remedy for each finding."""
     settings = settings_of(ctx)
@@ -57,4 +66,11 @@ def verify(
     of_tables = [outcome for outcome in every if outcome.stream in tables]
     shown = TableOutcomes.of(warehouse, of_tables, verification_text, table_verification_entry)
     put_outcomes(settings, of_streams, instant, verification_text, verification_entry, shown)
-    finish(every, exit_code_of_findings(each.value for each in every))
+    unknown = warehouse.unknown_heads(heads or [], chosen)
+    for head in unknown:
+        say(
+            f"head {head} is not in the chain of any of these histories: a record up to it was changed, removed or "
+            "inserted; compare with a copy of the warehouse"
+        )
+    code = exit_code_of_findings(each.value for each in every)
+    finish(every, VerificationError.exit_code if unknown else code)

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from retention.apply.undo_records import find_ranges, kept_runs, read_record
 from retention.consumers.state import contradictions
 from retention.context.context import OpenedStream
+from retention.context.holds import holds_in_effect
 from retention.context.run_files import RANGES
 from retention.core.inventory import NO_RANGES, Counters
 from retention.core.run_names import parse_run_name
@@ -26,6 +27,7 @@ from retention.errors import RefusedError
 from retention.history.kinds import RestoredRun, SequencesRepaired, TableUndone, Undone
 from retention.history.record import RunRecord
 from retention.history.runs import History, history_of
+from retention.inspect.chain import chain_of
 from retention.inspect.taken import Taken
 from retention.plan.run_ranges import sequences_of
 from retention.schemas.runs import RUN_RANGES
@@ -343,6 +345,18 @@ def check_pauses(stream: StreamToVerify) -> Iterator[Damage]:
     yield from ()
 
 
+def check_chain(stream: StreamToVerify) -> Iterator[Damage]:
+    """The records of runs are linked one to the next, and the log has the link of the last one (decision 0075)."""
+    for finding in chain_of(stream.opened).findings:
+        yield Damage("chain", stream.history.directory, finding, RESTORE_RECORD)
+
+
+def check_holds(stream: StreamToVerify) -> Iterator[Damage]:
+    """Each legal hold that the log counts has an intact record."""
+    holds_in_effect(stream.opened, stream.table.counters)
+    return iter(())
+
+
 STREAM_CHECKS: list[tuple[str, Check[StreamToVerify]]] = [
     ("log", check_log),
     ("sequences", check_duplicates),
@@ -350,6 +364,8 @@ STREAM_CHECKS: list[tuple[str, Check[StreamToVerify]]] = [
     ("history", check_history),
     ("evidence", check_evidence),
     ("history", check_removed_files),
+    ("chain", check_chain),
+    ("holds", check_holds),
     ("consumers", check_consumers),
     ("pauses", check_pauses),
 ]

@@ -18,6 +18,7 @@ from retention.delta.snapshot import DeltaSnapshot
 from retention.delta.vectors import read_vector
 from retention.errors import DamagedError
 from retention.history.kinds import TableApplied, TableUndone
+from retention.inspect.chain import chain_of_table
 from retention.storage import files
 from retention.storage.checksum import parse_json
 from retention.stores.pauses import PauseRecords
@@ -171,12 +172,20 @@ def check_pauses(about: TableToVerify) -> Iterator[Damage]:
     yield from ()
 
 
+def check_chain(about: TableToVerify) -> Iterator[Damage]:
+    """The records of runs are linked one to the next (decision 0075)."""
+    for finding in chain_of_table(about.table).findings:
+        place = about.table.history.directory
+        yield Damage("chain", place, finding, "restore it from a copy of the warehouse")
+
+
 TABLE_CHECKS: list[tuple[str, Check[TableToVerify]]] = [
     ("size", check_sizes),
     ("vector", check_vectors),
     ("content", check_contents),
     ("history", check_history),
     ("evidence", check_evidence),
+    ("chain", check_chain),
     ("pauses", check_pauses),
 ]
 """The checks of a table in place; records of another kind get a function here."""

@@ -101,7 +101,9 @@ def _request_headline(plan: Plan, request: Request) -> str:
     elif plan.header.begins_epoch:
         next_seq = "; offsets begin at 0 again, and no stored offset remains"
     if not plan.removed_messages:
-        return f"nothing to remove: {request.wording}: no message matches{next_seq}"
+        is_held = any((plan.kept_by_holds or {}).values())
+        why = "legal holds keep every message that matches" if is_held else "no message matches"
+        return f"nothing to remove: {request.wording}: {why}{next_seq}"
     removed = counted(plan.removed_messages, "message")
     return (
         f"would remove {removed} ({format_size(plan.removed_bytes)}): {request.wording}{next_seq}"

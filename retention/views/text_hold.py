@@ -46,7 +46,7 @@ def scope_of(hold: Hold) -> str:
 
 def hold_row(hold: Hold) -> tuple[str, ...]:
     """The columns of a legal hold in a list."""
-    until = "released" if hold.until_ns is None else brief_instant(hold.until_ns)
+    until = "its release" if hold.until_ns is None else brief_instant(hold.until_ns)
     if hold.end is not None:
         until = f"{hold.end.kind} {brief_instant(hold.end.at_ns)}: {hold.end.reason}"
     return hold.stream, hold.id, scope_of(hold), until, hold.owner or "", hold.reason

@@ -62,6 +62,7 @@ OF_ONE = {
     "verify": ("verify", NOBODY),
     "hold add": ("hold", "add", NOBODY, "--reason", "x"),
     "hold ls": ("hold", "ls", NOBODY),
+    "hold release": ("hold", "release", NOBODY, "--reason", "x"),
     "pause": ("pause", NOBODY, "--reason", "x"),
     "resume": ("resume", NOBODY, "--reason", "x"),
     "simulate": ("simulate", NOBODY, "--set", "max_age=1d"),

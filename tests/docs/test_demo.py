@@ -15,7 +15,7 @@ from retention.core.units import HOUR, parse_instant
 from scripts import demo, demo_all, demo_clicks, demo_mistake
 
 STEPS = [
-    *("flights", "publish", "rules", "plan", "drop", "cut", "goes", "stays"),
+    *("flights", "publish", "rules", "plan", "drop", "cut", "removed", "kept"),
     *(
         "before",
         "apply",
@@ -28,7 +28,7 @@ STEPS = [
         "expired",
         "marker",
     ),
-    *("orders", "killed", "settled", "release", "goes", "stays", "left"),
+    *("orders", "killed", "settled", "release", "removed", "kept", "left"),
     *("clicks", "settings", "expired", "held", "why", "active", "read on", "gone"),
     *("mistake", "gone", "asked", "on top", "dry run", "undone", "meant", "reclaim"),
 ]

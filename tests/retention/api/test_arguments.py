@@ -53,6 +53,8 @@ GOOD: dict[str, Any] = {
     "directory": "/nowhere/at/all",
     "plans": [],
     "reason": "x",
+    "hold_id": "20270115T080000Z-000000",
+    "heads": [],
     "lines": [],
     "frame": [],
     "writer": "w",
