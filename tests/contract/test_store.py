@@ -442,7 +442,7 @@ def test_a_stream_of_a_newer_release_is_refused(stage: Stage, store: Store) -> N
     content = f'{{"format_version": 99, "format": "{stage.format}"}}'
     (stage.root / "_retention" / "format.json").write_text(content)
     for touch in (store.exists, store.create, store.snapshot):
-        with pytest.raises(RefusedError, match=r"format version 99.* up to 3"):
+        with pytest.raises(RefusedError, match=r"format version 99.* up to 4"):
             touch()
 
 
