@@ -44,6 +44,8 @@ _RC: dict[str, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "lake-retention",
 }
+_FEW = 3
+"""The most points of a curve that are drawn as marks, because their line may be too short to see."""
 
 
 def draw(chart: Chart) -> Picture:
@@ -189,8 +191,8 @@ def _draw_curves(axes: Any, curves: Curves) -> None:
 
 
 def _marker(curve: Curve) -> str | None:
-    """The mark of each number, where a line may not show it: alone, or beside a gap."""
-    if len(curve.days) == 1:
+    """The mark of each number, where a line may not show it: one of few, or beside a gap."""
+    if len(curve.days) <= _FEW:
         return "o"
     return "." if np.isnan(curve.lower).any() else None
 

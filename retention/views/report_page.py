@@ -95,7 +95,8 @@ def kinds_text(overviews: Sequence[Overview]) -> str:
     texts = [
         counted(kinds.count(kind), kind) for kind in ("stream", "topic", "table") if kind in kinds
     ]
-    return " and ".join(texts) or "no streams"
+    *others, last = texts or ["no streams"]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def lag_of(overview: Overview) -> str:
