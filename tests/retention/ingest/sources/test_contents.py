@@ -135,8 +135,9 @@ def test_a_log_that_was_rotated_is_followed_under_its_new_name(folder: Folder) -
 def test_a_copy_in_place_of_a_file_that_is_gone_is_refused(folder: Folder) -> None:
     folder.write("a.json", "1\n")
     folder.take()
-    (folder.where / "a.json").unlink()
+    # In this order, because a file system may give the inode of a deleted file to the next one.
     folder.write("copy.json", "1\n", 5)
+    (folder.where / "a.json").unlink()
     [why] = folder.resolved().refused
     assert why.startswith(
         "copy.json has the same content as a.json, which was taken and no longer exists"
