@@ -70,7 +70,7 @@ def verify(
     for head in unknown:
         say(
             f"head {head} is not in the chain of any of these histories: a record up to it was changed, removed or "
-            "inserted; compare with a copy of the warehouse"
+            "inserted, or `history` no longer keeps the records of that time; compare with a copy of the warehouse"
         )
     code = exit_code_of_findings(each.value for each in every)
     finish(every, VerificationError.exit_code if unknown else code)

@@ -65,6 +65,10 @@ def test_the_page_of_a_stream_accounts_for_undone_and_reclaimed_runs(
     time.sleep(0.02)
     command.json("reclaim", "--yes")
     page = page_of(command)
+    [head] = re.findall(r'<td class="n">0</td><td><code>([0-9a-f]{64})</code>', page)
+    assert command.run("verify", "--head", head).exit_code == 0
+    done = command.run("verify", "--head", head, "--head", head[::-1])
+    assert (done.exit_code, f"head {head[::-1]} is not in the chain" in done.stderr) == (6, True)
     assert digest_of_json(command) in page
     assert f"<td>undone by</td><td>{undo}</td>" in section(page, first)
     assert f"<td>undoes</td><td>{first}</td>" in section(page, undo)
