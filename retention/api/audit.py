@@ -133,6 +133,9 @@ class Audit(Verifying):
             UsageError: there is no such stream.
             DamagedError: a record is damaged.
         """
+        heads = list(heads)
+        if not heads:
+            return []
         known = frozenset[str]().union(*(self.chain_of(name).heads for name in names))
         return [head for head in heads if head not in known]
 

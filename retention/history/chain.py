@@ -163,9 +163,11 @@ def walk(
 
     Args:
         runs: the runs with records, oldest first.
-        forgotten: the checkpoint of the runs with deleted records, oldest first.
+        forgotten: the checkpoint of the runs with deleted records, oldest first; a killed deletion leaves some records.
         counter: the table's counter of the newest link; None: the table has none.
     """
+    deleted = {outcome.run for outcome in forgotten}
+    runs = [run for run in runs if run.run not in deleted]
     remaining = [outcome for run in runs if (outcome := outcome_of(run)) is not None]
     outcomes = sorted([*forgotten, *remaining], key=lambda outcome: outcome.run)
     at = {outcome.run: number for number, outcome in enumerate(outcomes)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from retention.history.chain import ChainedOutcome, pruned
 from retention.history.record_files import damage_named, read_fields, write_fields
@@ -28,21 +28,34 @@ def read_checkpoint(directory: str) -> list[ChainedOutcome]:
         return [ChainedOutcome(run, digest, link) for run, digest, link in fields[_FORGOTTEN]]
 
 
-def add_to_checkpoint(
-    directory: str, outcomes: Iterable[ChainedOutcome], oldest_remaining: str | None
-) -> None:
+def add_to_checkpoint(directory: str, outcomes: Iterable[ChainedOutcome]) -> None:
     """Add runs whose records are about to be deleted; durable when this returns.
 
     Args:
         directory: the directory of the history.
         outcomes: the runs with an outcome.
-        oldest_remaining: the oldest run that keeps its records; None: there is none.
 
     Raises:
         DamagedError: the checkpoint is damaged.
     """
     known = {outcome.run: outcome for outcome in read_checkpoint(directory)}
     known |= {outcome.run: outcome for outcome in outcomes}
-    kept = pruned([known[run] for run in sorted(known)], oldest_remaining)
-    values = [[outcome.run, outcome.digest, outcome.link] for outcome in kept]
+    _write(directory, [known[run] for run in sorted(known)])
+
+
+def prune_checkpoint(directory: str, oldest_remaining: str | None) -> None:
+    """Take out the runs that no link needs, once their records are deleted.
+
+    Args:
+        directory: the directory of the history.
+        oldest_remaining: the oldest run that keeps its records; None: there is none.
+
+    Raises:
+        DamagedError: the checkpoint is damaged.
+    """
+    _write(directory, pruned(read_checkpoint(directory), oldest_remaining))
+
+
+def _write(directory: str, outcomes: Sequence[ChainedOutcome]) -> None:
+    values = [[outcome.run, outcome.digest, outcome.link] for outcome in outcomes]
     write_fields(files.join(directory, _CHECKPOINT), {_FORGOTTEN: values}, Step.HISTORY_CHECKPOINT)

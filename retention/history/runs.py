@@ -20,7 +20,7 @@ from retention.history.chain import (
     next_of,
     outcome_of,
 )
-from retention.history.checkpoint import add_to_checkpoint, read_checkpoint
+from retention.history.checkpoint import add_to_checkpoint, prune_checkpoint, read_checkpoint
 from retention.history.initiator import initiator
 from retention.history.kinds import (
     Applied,
@@ -122,11 +122,12 @@ class History:
         """Delete the records of runs but a checkpoint; intents first, so that no run looks interrupted after a kill."""
         runs = list(runs)
         outcomes = [each for run in runs if (each := self._chained_outcome(run)) is not None]
-        remaining = {*self.finished()} - {*runs}
         if outcomes:
-            add_to_checkpoint(self.directory, outcomes, min(remaining, default=None))
+            add_to_checkpoint(self.directory, outcomes)
         for run in runs:
             files.delete([self.begun_location(run), self.done_location(run)])
+        if outcomes:
+            prune_checkpoint(self.directory, min(self.finished(), default=None))
         reached(Step.HISTORY_FORGOTTEN)
 
     def unfinished(self) -> list[str]:

@@ -127,6 +127,7 @@ class Step(StrEnum):
     COMPACTION_COUNTED = "compact.counted"
     """A note counts the bytes that compactions found and wrote."""
     HISTORY_CHECKPOINT = "reclaim.history-checkpoint"
+    """The checkpoint has the digests of records that are about to be deleted, or only those that a link still needs."""
     HISTORY_FORGOTTEN = "reclaim.history-forgotten"
     """Records of runs older than the configured history are deleted."""
     LEFTOVERS_NOTED = "reclaim.leftovers-noted"

@@ -82,6 +82,11 @@ def test_the_page_of_a_stream_accounts_for_undone_and_reclaimed_runs(
     ):
         assert part in removed
     assert "No run began" in page_of(command, "--from", "2100-01-01")
+    [record] = (tmp_path / "w" / "runs" / "ORDERS").glob(f"{second}.done.json")
+    record.write_text(record.read_text().replace('"max_msgs": 24', '"max_msgs": 25'))
+    done = command.run("verify")
+    assert (done.exit_code, "ORDERS: damaged" in done.stdout) == (6, True)
+    assert "is damaged" not in done.stderr
 
 
 def test_the_page_of_a_table_in_place_counts_rows(tmp_path: Path) -> None:

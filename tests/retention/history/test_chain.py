@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from retention.history.kinds import Requested
 from retention.history.record import ABANDONED, RecordedRequest
 from retention.history.runs import History
 from retention.rules.requests import Purge
+from retention.storage import files
 from retention.storage.checksum import parse_json, verified, with_checksum
 from tests.support.run_records import run_record
 
@@ -190,6 +191,31 @@ def test_forgetting_runs_leaves_the_chain_of_the_others(
     last = "20250801T000000.000000000Z-000008"
     counter = chained(history, last, counter)
     assert walked(history, counter).findings == ()
+
+
+@pytest.mark.parametrize("killed_at", [1, 2, 3])
+def test_a_killed_forgetting_is_no_contradiction(
+    history: History, counter: int, monkeypatch: pytest.MonkeyPatch, killed_at: int
+) -> None:
+    """The intent of a run is deleted, its outcome is not yet."""
+    head, deletions = walked(history, counter).head, iter(range(1, 9))
+    delete = files.delete
+
+    def killed(locations: Iterable[str]) -> None:
+        places = list(locations)
+        if next(deletions) == killed_at:
+            delete(places[:1])
+            raise ZeroDivisionError
+        delete(places)
+
+    monkeypatch.setattr(files, "delete", killed)
+    with pytest.raises(ZeroDivisionError):
+        history.forget(RUNS[:4])
+    chain = walked(history, counter)
+    assert (chain.findings, chain.head) == ((), head)
+    history.forget([run for run in RUNS[:4] if history.done(run) is not None])
+    chain = walked(history, counter)
+    assert (chain.findings, chain.head) == ((), head)
 
 
 def test_the_checkpoint_does_not_grow_with_the_runs_before_the_oldest_record(
