@@ -19,8 +19,7 @@ from retention.core.units import parse_as_of
 from retention.errors import RefusedError, UsageError
 from retention.history.initiator import initiator
 from retention.schemas.bounds import MAX_SEQ
-from retention.storage import files
-from retention.stores.holds import DIRECTORY, Hold, HoldRecords, new_id
+from retention.stores.holds import Hold, HoldRecords, new_id
 
 if TYPE_CHECKING:
     from retention.api.repairs import Instant
@@ -123,9 +122,10 @@ class Holding(StreamSelection):
         because = _text(reason, "reason")
         for name in self.chosen(among=self.streams()):
             opened = self._known(name)
-            if f"{hold_id}.json" not in files.names(files.join(opened.root, DIRECTORY)):
+            records = HoldRecords(opened.root, name)
+            if not records.has(hold_id):
                 continue
-            hold = next(hold for hold in HoldRecords(opened.root, name).all() if hold.id == hold_id)
+            hold = next(hold for hold in records.all() if hold.id == hold_id)
             if hold.end is not None:
                 raise UsageError(
                     f"{name}: legal hold {hold_id} is {hold.end.kind} already; nothing was changed"

@@ -26,6 +26,7 @@ from retention.ports import Snapshot
 from retention.rules import RULES
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
+from retention.storage.digesting import PIECE_BYTES, digest_of_file
 from retention.stores.archive_manifest import (
     ArchivedFile,
     ArchiveOrigin,
@@ -39,7 +40,6 @@ from retention.stores.archive_manifest import (
     write_manifest,
 )
 
-PIECE_BYTES = 8 << 20
 """Bytes of a file kept in memory at a time."""
 _KEPT = (
     "path",
@@ -193,10 +193,10 @@ def digest_of(file: DataFile) -> str:
         DamagedError: it is missing.
         StorageError: it cannot be read.
     """
-    digest = hashlib.sha256()
-    for piece in _pieces(file):
-        digest.update(piece)
-    return digest.hexdigest()
+    try:
+        return digest_of_file(file.location)
+    except FileNotFoundError as error:
+        raise unreadable_error(file, error) from error
 
 
 def _same(task: ArchiveTask) -> str | None:

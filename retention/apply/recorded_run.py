@@ -32,7 +32,7 @@ from retention.core.table_updates import (
 )
 from retention.core.wording import counted
 from retention.errors import CommitUnknownError
-from retention.history.chain import committed, counter_of
+from retention.history.chain import counter_of
 from retention.history.record import RunRecord
 from retention.history.runs import history_of
 from retention.plan.run_ranges import highest_removed
@@ -150,7 +150,7 @@ class RecordedRun:
         if change.is_undoable:
             ranges = self._counted(change.ranges or ())
             keep_for_undo(self._opened, self.name, change.remove, change.add, ranges)
-        intent = committed(self._history.chained(intent, counters.history_head))
+        intent = self._history.chained(intent, counters.history_head)
         link = self._history.begin(intent)
         self._link = counter_of(link)
         self._in_chain = {

@@ -23,8 +23,6 @@ Sample = Annotated[
 Record = Annotated[
     bool, typer.Option("--record", help="Record the digests of intact files that have none.")
 ]
-
-
 Heads = Annotated[
     list[str] | None,
     typer.Option(

@@ -76,13 +76,13 @@ class History:
         return RunName(newest.era + 1, now_ns).written()
 
     def chained(self, intent: Chained, counter: int | None) -> Chained:
-        """The intent of a run in its place in the chain (`history.chain`).
+        """The intent of a run in its place in the chain, with commitments (`history.chain`).
 
         Args:
             intent: the intent, complete.
             counter: the table's counter of the last link; None: the table has none.
         """
-        return intent.updated(chain=next_of(self._chained_outcomes(), counter))
+        return committed(intent.updated(chain=next_of(self._chained_outcomes(), counter)))
 
     def begin(self, intent: RunRecord) -> str:
         """Record the intent and initiator of a run before its commit; durable when this returns.

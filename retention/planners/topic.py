@@ -135,10 +135,8 @@ def plan_delete_segments(
     up_to = {} if reaching.up_to is None else {request.partition: reaching.up_to}
     barriers = offsets.barriers if topic.respect_consumer_offsets else {}
     fates = requested_fates(segments, up_to, barriers)
-    rules, holds = (
-        rules_of_files(inventory, segments, fates),
-        holds_in_effect(opened, inventory.counters),
-    )
+    rules = rules_of_files(inventory, segments, fates)
+    holds = holds_in_effect(opened, inventory.counters)
     vetoed = _vetoed(opened, inventory, rules, (*holds.vetoes, *vetoes))
     plan = make_removal(inventory, opened.config.policy(), opened.clock(), vetoed, reaching)
     plan = under_holds(_with_offsets(plan, offsets), holds, vetoed)

@@ -1,10 +1,28 @@
-"""A sink that takes the SHA-256 of bytes while they are written, so that nobody has to read them again for it."""
+"""The SHA-256 of files: taken while bytes are written, so that they are not read again for it, or of a stored file."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 from typing import Any
+
+from retention.storage import files
+
+PIECE_BYTES = 8 << 20
+"""The bytes of a file that are read at once."""
+
+
+def digest_of_file(location: str) -> str:
+    """The SHA-256 of a stored file in hexadecimal, read one piece at a time.
+
+    Raises:
+        FileNotFoundError: it is missing.
+        StorageError: it cannot be read.
+    """
+    digest = hashlib.sha256()
+    for piece in files.chunks(location, PIECE_BYTES):
+        digest.update(piece)
+    return digest.hexdigest()
 
 
 class DigestingSink(io.RawIOBase):

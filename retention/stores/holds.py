@@ -24,8 +24,7 @@ from retention.storage import files
 from retention.storage.checksum import parse_json, verified, with_checksum
 from retention.storage.crash_points import Step, reached
 
-DIRECTORY = "holds"
-"""The directory of all legal holds, below the stream's root."""
+_DIRECTORY = "holds"
 _PLACED = ".json"
 _ENDED = ".ended.json"
 _RANGES = ".parquet"
@@ -148,6 +147,10 @@ class HoldRecords:
         """The number of records: of legal holds placed, and of those that ended."""
         return sum(name.endswith(_PLACED) for name in files.names(self._directory))
 
+    def has(self, hold_id: str) -> bool:
+        """Whether a legal hold was placed on the stream, also one that ended; reads no record."""
+        return f"{hold_id}{_PLACED}" in files.names(self._directory)
+
     def all(self) -> list[Hold]:
         """All legal holds, in the order in which they were placed, including those that ended.
 
@@ -211,7 +214,7 @@ class HoldRecords:
 
     @property
     def _directory(self) -> str:
-        return files.join(self.root, DIRECTORY)
+        return files.join(self.root, _DIRECTORY)
 
     def _place(self, hold_id: str, suffix: str) -> str:
         return files.join(self._directory, f"{hold_id}{suffix}")

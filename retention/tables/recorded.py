@@ -12,7 +12,6 @@ from retention.delta.commit import Operation
 from retention.delta.entries import ENGINE, Action
 from retention.delta.snapshot import DeltaSnapshot
 from retention.errors import CommitUnknownError, RetentionError
-from retention.history.chain import committed
 from retention.history.kinds import TableReclaimed, TableRun
 from retention.history.record import ABANDONED, DONE, Basis
 from retention.storage.signals import uninterrupted
@@ -100,7 +99,7 @@ def commit_recorded(
         version_before=before.version,
         staged=written,
     )
-    intent = committed(table.history.chained(intent, None))
+    intent = table.history.chained(intent, None)
     with discarded_on_failure(before.root, written):
         write_digests(table, intent.run, staged.digests())
         link = table.history.begin(intent)

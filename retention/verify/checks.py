@@ -354,7 +354,7 @@ def check_chain(stream: StreamToVerify) -> Iterator[Damage]:
 def check_holds(stream: StreamToVerify) -> Iterator[Damage]:
     """Each legal hold that the log counts has an intact record."""
     holds_in_effect(stream.opened, stream.table.counters)
-    return iter(())
+    yield from ()
 
 
 STREAM_CHECKS: list[tuple[str, Check[StreamToVerify]]] = [

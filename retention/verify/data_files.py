@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -24,10 +23,9 @@ from retention.errors import DamagedError, ForeignRowsError
 from retention.schemas.files import RowStats
 from retention.schemas.messages import RULE_COLUMNS
 from retention.storage import files
+from retention.storage.digesting import digest_of_file
 from retention.stores.layout import is_ours
 from retention.verify.finding import Damage, Unverified
-
-PIECE_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -91,10 +89,7 @@ class ReadFile:
     @cached_property
     def sha256(self) -> str:
         """The digest of its bytes as they are now."""
-        digest = hashlib.sha256()
-        for piece in files.chunks(self.file.location, PIECE_BYTES):
-            digest.update(piece)
-        return digest.hexdigest()
+        return digest_of_file(self.file.location)
 
     @cached_property
     def rows(self) -> pa.Table:

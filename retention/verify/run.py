@@ -95,9 +95,9 @@ def verify_stream(opened: OpenedStream, engines: Engines, options: VerifyOptions
         table = _inspect(opened)
     except (DamagedError, ForeignRowsError, LostCommitError) as error:
         damage = damage_of_error("log", opened.layout.messages, error)
-        return _kept(opened, _unreadable(opened, now_ns, damage, options))
+        return _kept(opened, _without_files(opened, now_ns, options, damage))
     if table is None:
-        return _kept(opened, _unwritten(opened, now_ns, options))
+        return _kept(opened, _without_files(opened, now_ns, options))
     progress = VerificationProgress(opened.root)
     scope = Scope(table.table_id, options.sample, options.records)
     started_ns, before = progress.begin(scope, now_ns)
@@ -144,19 +144,13 @@ def _kept(opened: OpenedStream, result: Verification) -> Verification:
     return result
 
 
-def _unreadable(
-    opened: OpenedStream, now_ns: int, damage: Damage, options: VerifyOptions
+def _without_files(
+    opened: OpenedStream, now_ns: int, options: VerifyOptions, *damages: Damage
 ) -> Verification:
+    """The result for a stream whose table was never written, or cannot be read."""
     ended = opened.clock()
     return Verification(
-        opened.name, "stream", now_ns, ended, -1, 0, 0, 0, options.sample, 0, 0, (damage,), ()
-    )
-
-
-def _unwritten(opened: OpenedStream, now_ns: int, options: VerifyOptions) -> Verification:
-    ended = opened.clock()
-    return Verification(
-        opened.name, "stream", now_ns, ended, -1, 0, 0, 0, options.sample, 0, 0, (), ()
+        opened.name, "stream", now_ns, ended, -1, 0, 0, 0, options.sample, 0, 0, damages, ()
     )
 
 

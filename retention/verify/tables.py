@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,12 +20,12 @@ from retention.history.kinds import TableApplied, TableUndone
 from retention.inspect.chain import chain_of_table
 from retention.storage import files
 from retention.storage.checksum import parse_json
+from retention.storage.digesting import digest_of_file
 from retention.stores.pauses import PauseRecords
 from retention.tables.access import access_of
 from retention.tables.evidence import evidence_location, read_evidence
 from retention.tables.opened import OpenedTable
 from retention.tables.records import read_changes, read_digests
-from retention.verify.data_files import PIECE_BYTES
 from retention.verify.finding import (
     Check,
     Damage,
@@ -123,15 +122,13 @@ def check_contents(about: TableToVerify) -> Iterator[Damage]:
     """The files that runs wrote have the bytes that were written."""
     reading = with_progress(about.ours.items(), len(about.ours), "verifying files of runs")
     for path, recorded in reading:
-        digest = hashlib.sha256()
         try:
-            for piece in files.chunks(about.location_of(path), PIECE_BYTES):
-                digest.update(piece)
+            sha256 = digest_of_file(about.location_of(path))
         except FileNotFoundError:
             # The check of sizes names it.
             continue
-        if digest.hexdigest() != recorded:
-            differs = f"its SHA-256 is {digest.hexdigest()}, and {recorded} was written"
+        if sha256 != recorded:
+            differs = f"its SHA-256 is {sha256}, and {recorded} was written"
             yield Damage("content", about.location_of(path), differs, FROM_COPY)
 
 

@@ -76,13 +76,12 @@ def runs_in(layout: Layout, version: int, entry: bytes) -> frozenset[str]:
         DamagedError: a line is not an action.
     """
     try:
-        [first, *_] = internals.actions(entry)
+        _first, *_others = internals.actions(entry)
     except (ValueError, AttributeError) as error:
         raise DamagedError(
             f"{place_of(layout, version)}: this entry of the log of stream {layout.stream} cannot be read ({error}); "
             "nothing was changed; restore it from a copy"
         ) from error
-    del first
     metadata = metadata_of(entry)
     named = (metadata.get("run"), metadata.get("again"))
     return frozenset(run for run in named if isinstance(run, str))
