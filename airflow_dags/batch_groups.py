@@ -32,11 +32,14 @@ def batch_tasks(work: Work, batch: Batch) -> Any:
         outcomes = OutcomesOperator(
             task_id="outcomes",
             engine=work.engine,
+            verify=work.verify,
             trigger_rule="all_done",
             **callbacks,
         )
         apply >> [plan, reclaim] >> outcomes
         apply >> outcomes
+        if work.verify is not None:
+            reclaim >> _step(work, work.verify, batch=batch, trigger_rule="none_failed") >> outcomes
         FailedOperator.partial(
             task_id="failed", **callbacks, map_index_template=_name("failure")
         ).expand(failure=outcomes.output)

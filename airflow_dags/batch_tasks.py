@@ -56,7 +56,7 @@ class BatchTask(JobTask[list[Counts]]):
         """Run the step's job; returns the plans that need an approval, each with its stream."""
         params = run_parameters(self.batch.id, context)
         chosen = self._chosen(params, context)
-        rests_on_pass = self.step is not MAINTAIN and not params.get("dry_run")
+        rests_on_pass = self.step in (PLAN, RECLAIM) and not params.get("dry_run")
         applied = self._applied(context) if rests_on_pass else None
         streams = chosen if applied is None else self._left(applied, params, context)
         arguments = self.step.arguments(self._past(params, applied, context))
@@ -160,9 +160,10 @@ class BatchOperator(BatchTask, ProcessOperator):
 class OutcomesOperator(BaseOperator):  # type: ignore[misc]
     """Count the results of a batch's streams, and pass on the failures."""
 
-    def __init__(self, *, engine: Engine, **options: Any) -> None:
+    def __init__(self, *, engine: Engine, verify: Step | None = None, **options: Any) -> None:
         super().__init__(**options)
         self.engine = engine
+        self.steps = STEPS if verify is None else (*STEPS, verify)
 
     def execute(self, context: Context) -> list[Failure]:
         """The failures, one for each failing task.
@@ -171,10 +172,10 @@ class OutcomesOperator(BaseOperator):  # type: ignore[misc]
             AirflowSkipException: no step ran.
             AirflowFailException: a step ran, and its records are missing.
         """
-        paths = {step: record_path(self.engine, step, self.task_id, context) for step in STEPS}
+        paths = {step: record_path(self.engine, step, self.task_id, context) for step in self.steps}
         records = {step: record for step, path in paths.items() if (record := read_record(path))}
         if not records:
-            done = [beside(self.task_id, step.name) for step in STEPS]
+            done = [beside(self.task_id, step.name) for step in self.steps]
             told = (context["ti"].xcom_pull(task_ids=task, key=COUNTS) for task in done)
             if any(counts is not None for counts in told):
                 raise AirflowFailException(

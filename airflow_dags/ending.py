@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 BUSY, _KILLED, _TERMINATED = 75, 137, 143
+_DAMAGED = 6
 _SPARK_CODE = re.compile(r"Error code is: (-?\d+)")
 
 
@@ -35,12 +36,24 @@ class Ending:
     @property
     def sentence(self) -> str:
         """The job's sentence about a failure."""
-        error = (self.report or {}).get("error") or self.entry.get("error")
+        error = (self.report or {}).get("error") or error_of(self.entry)
         if error:
             return str(error["message"])
         if self.report is not None:
             return "the job failed outside its work on streams; its log is above"
         return "the job was ended from outside, or did not start; its log is above"
+
+
+def error_of(entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The error in a report's entry of a stream, or the first damage that a verification found; None: neither."""
+    error: Mapping[str, Any] | None = entry.get("error")
+    if error or not entry.get("damages"):
+        return error
+    damages = entry["damages"]
+    first, others = damages[0], len(damages) - 1
+    more = f"; {others:,} more, which the report lists" if others else ""
+    sentence = f"{first['check']}: {first['subject']}: {first['detail']}; {first['remedy']}{more}"
+    return {"message": sentence, "exit_code": _DAMAGED}
 
 
 def read_ending(code: int, path: Path) -> Ending:

@@ -13,6 +13,7 @@ from airflow_dags.configuration import UnlistedOperator, configuration_task
 from airflow_dags.engine import Engine
 from airflow_dags.groups import Work, stream_tasks
 from airflow_dags.running import log_failure
+from airflow_dags.steps import verify_step
 from airflow_dags.streams import UNLISTED, Listed, listed_or_last
 
 POOL = "retention"
@@ -40,6 +41,7 @@ def retention_dag(  # noqa: PLR0913  (a person names them)
     batch: int | str | None = None,
     tasks: Mapping[str, Any] | None = None,
     approval: Mapping[str, Any] | None = None,
+    verify: str | None = None,
     on_failure: Sequence[Callable[[Context], None]] = (),
     **options: Any,
 ) -> DAG:
@@ -53,6 +55,7 @@ def retention_dag(  # noqa: PLR0913  (a person names them)
             of the configuration or per first tag of a stream; None: one stream per task.
         tasks: options of the tasks that start the engine; they override `TASKS`.
         approval: options of the tasks that ask a person; they override `APPROVAL`: `notifiers`, `assigned_users`.
+        verify: the share of each stream's files that a last task verifies, such as `1%`; None: no such task.
         on_failure: callbacks of a failed task, after the one that logs its sentence.
         options: options of the DAG, `schedule` first.
 
@@ -68,7 +71,7 @@ def retention_dag(  # noqa: PLR0913  (a person names them)
     callbacks = [log_failure, *on_failure]
     started = {**TASKS, "on_failure_callback": callbacks, **(tasks or {})}
     asking = {**APPROVAL, "on_failure_callback": callbacks, **(approval or {})}
-    work = Work(engine, dag_id, started, asking)
+    work = Work(engine, dag_id, started, asking, verify and verify_step(verify))
     with DAG(dag_id, params=_params(names), **_OPTIONS | options) as dag:
         first = configuration_task(mistake, on_failure_callback=callbacks)
         unlisted = UnlistedOperator(task_id=UNLISTED, engine=engine, **started)

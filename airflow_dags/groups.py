@@ -26,6 +26,8 @@ class Work:
     """Options of the tasks that start the engine."""
     asking: Mapping[str, Any]
     """Options of the tasks that ask a person."""
+    verify: Step | None = None
+    """The verification at the end; None: there is none."""
 
     def step(self, step: Step, **options: Any) -> Any:
         """A step of one stream."""
@@ -42,12 +44,15 @@ def stream_tasks(work: Work, stream: str) -> Any:
     """Create the tasks of one stream; returns the first."""
     with TaskGroup(group_id(stream), group_display_name=stream):
         plan = work.step(PLAN, stream=stream)
-        plan >> steps_from_approval(work, asset_of(work.dag_id, stream), stream=stream)
+        approve, reclaim = steps_from_approval(work, asset_of(work.dag_id, stream), stream=stream)
+        plan >> approve
+        if work.verify is not None:
+            reclaim >> work.step(work.verify, stream=stream, trigger_rule="none_failed")
     return plan
 
 
-def steps_from_approval(work: Work, outlet: Any, **options: Any) -> Any:
-    """Create the steps of a planned stream; returns the first.
+def steps_from_approval(work: Work, outlet: Any, **options: Any) -> tuple[Any, Any]:
+    """Create the steps of a planned stream; returns the first and the last.
 
     A step with nothing to do is skipped, and the next one still runs: hence `none_failed`. After a
     rejected plan each step skips itself, and gives the reason.
@@ -59,4 +64,4 @@ def steps_from_approval(work: Work, outlet: Any, **options: Any) -> Any:
         for step, more in ((APPLY, {"outlets": [outlet]}), (COMPACT, {}), (RECLAIM, {}))
     )
     approve >> apply >> compact >> reclaim
-    return approve
+    return approve, reclaim

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_dags.engine import Engine
-from airflow_dags.steps import APPLY, COMPACT, PLAN, RECLAIM
+from airflow_dags.steps import APPLY, COMPACT, PLAN, RECLAIM, verify_step
 from airflow_dags.tasks import Before, JobOperator
 
 
@@ -73,3 +73,19 @@ class ReclaimOperator(JobOperator):
     def __init__(self, *, engine: Engine, stream: str, **options: Any) -> None:
         """Reclaim; `engine`, `stream` and `options` as for PlanOperator."""
         super().__init__(engine=engine, stream=stream, step=RECLAIM, before=Before({}), **options)
+
+
+class VerifyOperator(JobOperator):
+    """Verify a share of a stream's files, and all of its records; fails with the first damage (6)."""
+
+    def __init__(self, *, engine: Engine, stream: str, share: str = "100%", **options: Any) -> None:
+        """Verify.
+
+        Args:
+            engine: the location of the engine.
+            stream: the stream or topic, a bucket's stream, or a table in place.
+            share: the share of the files whose bytes are read, in the format of `--sample`.
+            options: options of every task, as for PlanOperator.
+        """
+        step, before = verify_step(share), Before({})
+        super().__init__(engine=engine, stream=stream, step=step, before=before, **options)

@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_dags.streams import group_id
 
-_ALL = ("plan", "apply", "compact", "reclaim")
+_ALL = ("plan", "apply", "compact", "reclaim", "verify")
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "metrics_file": _ALL,
     "openlineage": _ALL,

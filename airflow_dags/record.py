@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from airflow_dags.ending import BUSY
+from airflow_dags.ending import BUSY, error_of
 from airflow_dags.steps import (
     COMPACT,
     PLAN,
@@ -102,7 +102,7 @@ def failure_of(step: Step, name: str, entry: Entry, params: Mapping[str, Any]) -
     """The failure of an entry; None: there is none."""
     failed, error = step.name, _error(entry)
     if error:
-        failed = step.name if entry.get("error") else COMPACT.name
+        failed = step.name if error_of(entry) else COMPACT.name
         sentence, code = str(error["message"]), int(error["exit_code"])
     else:
         refused = refusal(step, step.counts(entry), Past(params))
@@ -184,10 +184,10 @@ def _code(entry: Entry) -> int:
 
 
 def has_failed(entry: Entry) -> bool:
-    """Whether a stream's pass or its compaction failed."""
+    """Whether a stream's pass, verification or compaction failed."""
     return bool(_error(entry))
 
 
 def _error(entry: Entry) -> Any:
-    """The error of a stream's pass or compaction; None: neither failed."""
-    return entry.get("error") or (entry.get("compaction") or {}).get("error")
+    """The error of a stream's pass, verification or compaction; None: none failed."""
+    return error_of(entry) or (entry.get("compaction") or {}).get("error")

@@ -19,6 +19,8 @@ PARAMETERS = ("streams", "as_of", "dry_run", "allow_large", "allow_rewind")
 """The parameters of a run."""
 LIFTS = {"allow_large": "--allow-large", "allow_rewind": "--allow-rewind"}
 """Parameter with a person's reason → the job's argument, which lifts a refusal once."""
+VERIFY = "verify"
+"""The name of the step that verifies."""
 Counts = dict[str, Any]
 """A step's numbers and the path of its report, for XCom."""
 
@@ -245,6 +247,11 @@ def _reclaim_counts(entry: Mapping[str, Any]) -> Counts:
     return {name: entry[name] for name in ("files", "bytes")}
 
 
+def _verification_counts(entry: Mapping[str, Any]) -> Counts:
+    own = {"files": entry["read_files"], "bytes": entry["read_bytes"]}
+    return own | {"verdict": entry["verdict"], "unverified": len(entry["unverified"])}
+
+
 PLAN = Step("plan", "plan", _plan_arguments, _plan_counts, ("would_change",), in_dry_run=True)
 APPLY = Step("apply", "retain", _apply_arguments, _apply_counts, ("messages", "markers", "rows"))
 COMPACT = Step("compact", "compact", lambda _: ["--configured"], _compaction_counts, ("merges",))
@@ -257,3 +264,8 @@ MAINTAIN = Step(
     ("messages", "markers", "rows", "merges"),
 )
 """A pass over many streams without a prior plan, and their compaction, by one job."""
+
+
+def verify_step(share: str) -> Step:
+    """The step that verifies a share of each stream's files, such as `1%`, and all records."""
+    return Step(VERIFY, "verify", lambda _: [f"--sample={share}"], _verification_counts, ("files",))

@@ -290,3 +290,25 @@ def test_an_environment_without_python_is_one_sentence(
     assert states(run)["ORDERS"][0] == "failed"
     logged = capfd.readouterr()
     assert "/nowhere/bin/python: is not on this worker" in logged.out + logged.err
+
+
+@pytest.mark.parametrize("batch", [None, 2])
+def test_a_verification_fails_with_the_first_damage(
+    home: Path, world: World, client: Any, batch: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "airflow_dags")
+    world.fill("ORDERS", "QUIET")
+    [damaged] = world.folder.glob("streams/QUIET/messages/**/*.parquet")
+    content = bytearray(damaged.read_bytes())
+    content[60] ^= 1
+    damaged.write_bytes(content)
+    dag = load(world.write_dag_file(home / "dags", batch=batch, verify="100%"))
+    run = dag.test(run_conf={"streams": ["ORDERS", "QUIET"]})
+    assert run.state == "failed"
+    assert re.search(rf"QUIET.*{damaged.name}.*\(exit code 6\)", caplog.text)
+    if batch is None:
+        verified = returned(client, run, "ORDERS.verify")
+        assert (verified["verdict"], verified["files"]) == ("ok", 1)
+    else:
+        counts = entry_of(client, run, "batch-1.verify", "counts")
+        assert (counts["failed"], counts["files"]) == (1, 2)

@@ -120,6 +120,7 @@ class World:
         *,
         seconds: int = 7200,
         batch: object = None,
+        verify: str | None = None,
         release: Path = ROOT,
         **engine: str,
     ) -> Path:
@@ -129,6 +130,7 @@ class World:
             dags: the folder of DAG files.
             seconds: the time limit of each task.
             batch: the batches of `retention_dag`; None: no batches.
+            verify: the share of files that `retention_dag` verifies; None: no such task.
             release: the clone of the package and the engine.
             engine: further arguments of `Engine`, as Python text.
         """
@@ -152,6 +154,7 @@ class World:
         # Tests do not wait for minutes.
         tasks = f'{{"retry_delay": timedelta(seconds=1), "execution_timeout": timedelta(seconds={seconds})}}'
         batches = "" if batch is None else f"batch={batch!r}, "
+        batches += "" if verify is None else f"verify={verify!r}, "
         text = text.replace(
             "schedule=",
             f'{batches}tasks={tasks}, approval={{"retry_delay": timedelta(seconds=1)}}, schedule=',

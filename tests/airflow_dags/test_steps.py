@@ -30,6 +30,7 @@ from airflow_dags.steps import (
     reason_of_nothing,
     reason_to_skip,
     refusal,
+    verify_step,
 )
 from tests.support.jobs import run_job
 from tests.support.sandboxes import ORDERS, lines, opened
@@ -197,11 +198,11 @@ def test_the_counts_are_those_of_the_jobs_reports(tmp_path: Path) -> None:
         stream.publish(lines(2, first_ns=1_600_000_000 * 10**9))
     nothing = []
     counted = []
-    for step in (PLAN, APPLY, APPLY, COMPACT, RECLAIM):
+    for step in (PLAN, APPLY, APPLY, COMPACT, RECLAIM, verify_step("100%")):
         # The job accepts every option that a DAG may give it.
         report = tmp_path / "report.json"
         words = ("--engine", "local", "--stream", "ORDERS", "--report-file", str(report))
-        extra = () if step is RECLAIM or step is COMPACT else ("--as-of", "2026-01-01")
+        extra = ("--as-of", "2026-01-01") if step in (PLAN, APPLY) else ()
         more = ("--configured",) if step is COMPACT else extra
         given = arguments_of(
             GIVEN | {"metrics_file": f"{tmp_path}/{{stream}}.{{step}}.prom"}, step.name, "O.K"
@@ -212,6 +213,7 @@ def test_the_counts_are_those_of_the_jobs_reports(tmp_path: Path) -> None:
         nothing.append(is_nothing(step, counts))
     assert [counts["messages"] for counts in counted[:3]] == [4, 4, 0]
     assert nothing[:4] == [False, False, True, True]
+    assert (counted[-1]["verdict"], nothing[-1]) == ("ok", True)
     assert json.dumps(counted)
     written = {path.name.split(".")[1] for path in tmp_path.glob("O_K-*.prom")}
     assert written == set(OPTIONS["metrics_file"])
