@@ -71,7 +71,8 @@ def retention_dag(  # noqa: PLR0913  (a person names them)
     callbacks = [log_failure, *on_failure]
     started = {**TASKS, "on_failure_callback": callbacks, **(tasks or {})}
     asking = {**APPROVAL, "on_failure_callback": callbacks, **(approval or {})}
-    work = Work(engine, dag_id, started, asking, verify and verify_step(verify))
+    verifying = None if verify is None else verify_step(verify)
+    work = Work(engine, dag_id, started, asking, verifying)
     with DAG(dag_id, params=_params(names), **_OPTIONS | options) as dag:
         first = configuration_task(mistake, on_failure_callback=callbacks)
         unlisted = UnlistedOperator(task_id=UNLISTED, engine=engine, **started)

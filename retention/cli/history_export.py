@@ -17,6 +17,7 @@ from retention.errors import UsageError
 
 if TYPE_CHECKING:
     from retention.api.warehouse import Warehouse
+    from retention.storage.signing import Signer
 
 _OF_BOTH = ("json", "html")
 """The formats that have runs of streams and of tables together."""
@@ -53,6 +54,7 @@ def export_history(
     if bounds.output is not None:
         check_output(bounds.output, FILES[settings.format])
     warehouse = settings.open()
+    signer = _signer(warehouse, bounds.output)
     since, until = (
         None if at is None else warehouse.instant(at) for at in (bounds.since, bounds.until)
     )
@@ -67,11 +69,29 @@ def export_history(
     period = {"from": _written(since), "to": _written(until)}
     with _sink(settings, bounds) as sink:
         if settings.format == "html":
-            _write_text(sink, _page(warehouse, runs, period, [*streams, *tables]))
+            key = None if signer is None else signer.fingerprint
+            _write_text(sink, _page(warehouse, runs, period, [*streams, *tables], key))
         elif settings.format == "json":
             _write_text(sink, json_pieces(runs(), period))
         else:
             _write_rows(settings, sink, runs(), of_tables=bool(tables))
+    if signer is not None and bounds.output is not None:
+        signer.sign(bounds.output)
+        say(f"{bounds.output}.sig: signed by the key {signer.fingerprint}")
+
+
+def _signer(warehouse: Warehouse, output: str | None) -> Signer | None:
+    """The signer of the exported file; None: no key is configured, or no file is written."""
+    from retention.storage.outputs import is_stream
+
+    location = warehouse.config.signing_key
+    if location is None or output is None or is_stream(output):
+        return None
+    from retention.storage.signing import signer_of
+
+    signer = signer_of(location)
+    signer.check(output)
+    return signer
 
 
 def _chosen(
@@ -108,6 +128,7 @@ def _page(
     runs: Callable[[], Iterator[Any]],
     period: dict[str, str | None],
     names: Sequence[str],
+    key: str | None,
 ) -> Iterator[str]:
     """The page of runs, with the digest of their JSON, and the heads of their histories."""
     from retention.views.evidence_page import EvidenceBasis, evidence_page
@@ -116,7 +137,7 @@ def _page(
     digest = hashlib.sha256()
     for piece in json_pieces(runs(), period):
         digest.update(piece.encode())
-    basis = EvidenceBasis(warehouse.basis_of_run, warehouse.chain_of, digest.hexdigest())
+    basis = EvidenceBasis(warehouse.basis_of_run, warehouse.chain_of, digest.hexdigest(), key)
     return evidence_page(runs(), period, names, basis)
 
 

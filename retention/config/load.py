@@ -87,6 +87,7 @@ class ConfigFile(ConfigMapping):
         default=None, min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f]+$"
     )
     unlisted: UnlistedAction = "warn"
+    signing_key: Location | None = None
     groups: dict[str, Any] = Field(default={})
     streams: tuple[StreamConfig | StreamInfo, ...] = ()
     buckets: tuple[BucketConfig, ...] = ()
@@ -113,6 +114,8 @@ class Config:
     """The values of the file, and their lines."""
     tables: tuple[TableConfig, ...] = ()
     """The configured tables in place, with absolute locations."""
+    signing_key: str | None = None
+    """The location of the private key that signs exports, absolute; None: they are not signed."""
 
     @classmethod
     def without_file(cls, warehouse: str) -> Config:
@@ -203,6 +206,7 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
             {table.name: groups.written(at, written[at]) for at, table in tables.items()},
         ),
         tuple(tables.values()),
+        head.signing_key and absolute_location(head.signing_key, beside),
     )
 
 

@@ -110,6 +110,8 @@ _LIMITS = {
 SENTENCES: Mapping[str, Mapping[str, str]] = {
     "ConfigFile": {
         "warehouse": "A directory, relative to this file, or s3://bucket/prefix.",
+        "signing_key": "The file of a private key (Ed25519, PEM without a password) that signs files of history export;"
+        " relative to this file.",
         "defaults": "Settings for streams without their own; grace, history, engine, local_limit, guards and approve"
         " also for tables.",
         "server_defaults": "Iggy's server-wide settings, for topics without their own.",

@@ -41,6 +41,8 @@ class EvidenceBasis:
     """Gives the chain of the history of a stream or table."""
     digest: str
     """SHA-256 of the same runs as JSON, in hexadecimal."""
+    key: str | None = None
+    """The fingerprint of the key that signs the page; None: it is not signed."""
 
 
 def evidence_page(
@@ -80,6 +82,9 @@ def _body(
     if is_empty:
         yield muted("No run began in this period.")
     yield from _heads({each: basis.chain(each) for each in names})
+    if basis.key is not None:
+        by = f"Signed (Ed25519) by the key {code(basis.key)}"
+        yield f"<p>{by}; the signature is the file of the same name with .sig.</p>\n"
 
 
 def _heads(chains: Mapping[str, Chain]) -> Iterator[str]:
