@@ -113,6 +113,8 @@ class KeepingSettings(RunSettings):
     format: Literal["delta", "parquet"] = "delta"
     archive: Location | None = None
     """The location that files are copied to before a run removes them; None: they are not copied."""
+    archive_keep: Kept = INT64_MAX
+    """The time for which the copies are kept, nanoseconds; the largest 64-bit integer: forever."""
     compact: Annotated[
         Compaction | None, BeforeValidator(_switch, json_schema_input_type=bool | Compaction | None)
     ] = None

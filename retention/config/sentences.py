@@ -28,6 +28,8 @@ _RUNS = {
 _KEEPING = _RUNS | {
     "format": "The format of a new table; parquet only on local and HDFS-like file systems.",
     "archive": "A directory or s3://bucket/prefix to which files are copied before a run removes them.",
+    "archive_keep": "How long copies in the archive are kept; reclaim deletes older ones, except those that a legal"
+    " hold may cover.",
     "compact": "Scheduled compaction: true, or its bounds.",
     "spark_writes": "Spark appends to or compacts the Delta table while the engine writes: on a local disk each commit"
     " waits 100 ms and checks that Spark has not overwritten it. Not with exclusive.",

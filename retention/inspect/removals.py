@@ -22,7 +22,7 @@ from retention.core.spoken_commands import command
 from retention.core.units import format_instant
 from retention.core.vector_paths import data_path
 from retention.datafile.parquet import read_columns
-from retention.errors import RetentionError
+from retention.errors import RetentionError, StorageError
 from retention.history.initiator import initiator_text
 from retention.history.kinds import RestoredRun, SequencesRepaired, Undone
 from retention.history.record import RunRecord
@@ -114,8 +114,18 @@ class RemovalRun:
             is_over=now_ns >= until_ns,
             files_there=self._files_are_there(),
             reclaimed=self.taken.end_of_undo(self.run),
-            archive=None if self.outcome.archived is None else self.outcome.archived.manifest,
+            archive=self._archive(),
         )
+
+    def _archive(self) -> str | None:
+        """The manifest of the copies; None: nothing was archived, or the copies are deleted."""
+        if self.outcome.archived is None:
+            return None
+        place = self.outcome.archived.manifest
+        try:
+            return None if files.length(place) is None else place
+        except StorageError:
+            return place
 
     def read(self, row: Mapping[str, Any], columns: Sequence[str]) -> pa.Table | None:
         """Rows that one of its ranges removed, read from the file; None: the file is deleted, or damaged.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +24,26 @@ EVERY_SEQ = np.array([[0, MAX_SEQ]])
 """The ranges of a legal hold that does not name sequences."""
 
 
+class Bounds(Protocol):
+    """The bounds of spans or files, one entry for each."""
+
+    @property
+    def min_seq(self) -> Array:
+        """The lowest sequences."""
+
+    @property
+    def max_seq(self) -> Array:
+        """The highest sequences."""
+
+    @property
+    def min_ts_ns(self) -> Array:
+        """The earliest times, nanoseconds since the epoch."""
+
+    @property
+    def max_ts_ns(self) -> Array:
+        """The latest times."""
+
+
 @dataclass(frozen=True)
 class HeldMessages:
     """The messages that one legal hold covers: those that match all of its fields."""
@@ -37,7 +57,7 @@ class HeldMessages:
     to_ns: int = FOREVER_NS
     """The instants at and before which messages were stored, nanoseconds since the epoch; the second is exclusive."""
 
-    def some(self, spans: Spans) -> Array:
+    def some(self, spans: Bounds) -> Array:
         """A mask of spans that may have a covered message."""
         after = np.searchsorted(self.ranges[:, 1], spans.min_seq)
         begins = np.append(self.ranges[:, 0], MAX_SEQ + 1)[after]
@@ -128,6 +148,10 @@ class LegalHolds:
     def ids(self) -> str:
         """The ids of the legal holds, for sentences."""
         return ", ".join(hold.id for hold in self.holds)
+
+    def may_cover(self, bounds: Bounds) -> bool:
+        """Whether a file within some bounds may have a held message."""
+        return any(hold.some(bounds).any() for hold in self.holds)
 
     def kept_whole(self, spans: Spans, kept: Array) -> Array:
         """The messages that each legal hold keeps in spans of `HoldVeto.whole`, a mask; shape (holds,)."""

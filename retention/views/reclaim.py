@@ -30,6 +30,7 @@ _WORDS: Mapping[str, str] = {
     "abandoned": "staged by runs that committed nothing",
     "undo_records": "records of runs that can no longer be undone",
     "history": "records of runs older than the kept history",
+    "archive": "copies in the archive, kept for the time that is configured",
     "leftovers": "left by killed processes, noted and kept for the grace period",
     "unmarked": "named by no commit, and not marked as ours",
     "unfinished": "named by runs with an unknown outcome",

@@ -48,13 +48,14 @@ def emptied(folder: Path, format_: str, segments: int = 4, **limits: Any) -> Ope
 def with_dead_files(folder: Path, format_: str) -> None:
     """A stream with files removed by passes, and with staging files of a pass that died before its commit.
 
-    One of the removed files had a gap, because another run had removed a message from it.
+    One of the removed files had a gap, because another run had removed a message from it. Passes have archived theirs.
     """
-    emptied(folder, format_, max_msgs=25)
+    emptied(folder, format_, max_msgs=25, archive="archive")
     real_warehouse(folder, format_, max_msgs=25).stream("ORDERS").delete(17).apply()
-    real_warehouse(folder, format_, max_msgs=18)
+    real_warehouse(folder, format_, max_msgs=18, archive="archive")
     run_pass(folder)
-    warehouse = real_warehouse(folder, format_, max_msgs=12, history="0s")
+    kept = {"history": "0s", "archive": "archive", "archive_keep": "0s"}
+    warehouse = real_warehouse(folder, format_, max_msgs=12, **kept)
 
     def die(step: Step) -> None:
         if step is Step.HISTORY_BEGUN:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from retention.apply.reclaim.archived import SpentCopies, delete_copies, spent_copies
 from retention.apply.reclaim.claim import (
     Deletion,
     by_reason,
@@ -19,7 +20,7 @@ from retention.apply.reclaim.survey import Survey, dead_files, survey
 from retention.apply.recover import settle_interrupted
 from retention.apply.undo_records import kept_runs
 from retention.context.context import OpenedStream, has_table
-from retention.context.holds import refuse_held
+from retention.context.holds import holds_in_effect, refuse_held
 from retention.context.maintenance import removing
 from retention.context.ownership import refuse_other_owner
 from retention.core.reclaim import DeadFile
@@ -39,6 +40,8 @@ HISTORY = "history"
 """The reason for deleting records of the run history: they are older than the configuration keeps them."""
 NOTES = "notes"
 """The reason for deleting notes: the files that they describe are no longer all in the table."""
+ARCHIVE = "archive"
+"""The reason for deleting archived copies, and their manifests: they are older than the configuration keeps them."""
 LOG = "log"
 """The reason for deleting log entries: they are old, and a checkpoint or a full listing replaces them."""
 
@@ -56,6 +59,7 @@ def plan_reclaim(opened: OpenedStream) -> ReclaimReport:
     going = _going(looked, Deletion()) | _amount(LOG, _old_log(looked).places())
     going |= _amount(NOTES, _notes(looked))
     going |= _amount(HISTORY, _records_of(opened, _spent(looked, now_ns)))
+    going |= _amount(ARCHIVE, _locations(_copies(looked, now_ns)))
     return ReclaimReport(
         opened.name, looked.grace_ns, going, looked.staying(), oldest_ns=looked.oldest_ns
     )
@@ -94,13 +98,7 @@ def reclaim_now(opened: OpenedStream) -> ReclaimReport:
         reached(Step.RECORDS_DELETED)
         opened.store.compact_statistics(looked.snapshot)
         opened.store.finish()
-        old = (old_log := _old_log(looked)).places()
-        going |= _amount(LOG, old)
-        old_log.trim(old)
-        spent = _spent(looked, now_ns)
-        going |= _amount(HISTORY, _records_of(opened, spent))
-        forget_evidence(evidence_directory(opened.warehouse, opened.name), spent)
-        history.forget(spent)
+        going |= _delete_old(looked, now_ns)
     return ReclaimReport(
         opened.name, looked.grace_ns, going, looked.staying(), deletion.run, is_done=True
     )
@@ -110,6 +108,20 @@ def _settle(opened: OpenedStream, history: History) -> None:
     """Settle interrupted runs, and refuse to delete files while a legal hold is in effect."""
     settle_interrupted(opened, history)
     refuse_held(opened, opened.store.snapshot().counters, "a reclaim")
+
+
+def _delete_old(looked: Survey, now_ns: int) -> dict[str, Amount]:
+    """Delete entries of the log, copies in the archive, and records of runs, which are older than they are kept."""
+    opened, old_log = looked.opened, _old_log(looked)
+    old, copies, spent = old_log.places(), _copies(looked, now_ns), _spent(looked, now_ns)
+    amounts = _amount(LOG, old) | _amount(ARCHIVE, _locations(copies))
+    amounts |= _amount(HISTORY, _records_of(opened, spent))
+    old_log.trim(old)
+    for each in copies:
+        delete_copies(each, now_ns)
+    forget_evidence(evidence_directory(opened.warehouse, opened.name), spent)
+    history_of(opened.warehouse, opened.name).forget(spent)
+    return amounts
 
 
 def _going(looked: Survey, deletion: Deletion) -> dict[str, Amount]:
@@ -143,6 +155,17 @@ def _spent(looked: Survey, now_ns: int) -> list[str]:
         return []
     history = history_of(opened.warehouse, opened.name)
     return spent_runs(history.finished(), history.done, set(kept_runs(opened)), now_ns - kept_ns)
+
+
+def _copies(looked: Survey, now_ns: int) -> list[SpentCopies]:
+    """The copies in the archive that are older than the configuration keeps them."""
+    opened = looked.opened
+    holds = holds_in_effect(opened, looked.snapshot.counters)
+    return spent_copies(opened, holds, now_ns)
+
+
+def _locations(copies: Sequence[SpentCopies]) -> list[str]:
+    return [location for spent in copies for location in spent.locations]
 
 
 def _records_of(opened: OpenedStream, runs: Sequence[str]) -> list[str]:
