@@ -65,6 +65,10 @@ class Taken:
             return TakenByRun(is_exact, partial(self._evidence.of_run, run))
         return recorded(self._opened, run) if run in self._kept else None
 
+    def is_folded(self, run: str) -> bool:
+        """Whether reclaim has folded what a run removed into evidence; raises as `of_run`."""
+        return next(self._evidence.of_run(run), None) is not None
+
     def reaching(self, run: str, partition: int, seq: int) -> pa.Table:
         """The rows of a run with ends that enclose a sequence; shape `TAKEN`.
 

@@ -49,6 +49,8 @@ class StreamToVerify:
 
     opened: OpenedStream
     table: Inspection
+    sample: float | None = None
+    """The share of the files whose content is read; None: all of them."""
 
     @property
     def history(self) -> History:

@@ -35,6 +35,7 @@ from retention.verify.finding import (
     damages_of,
 )
 from retention.verify.record import Scope, VerificationProgress, keep_last, key_of
+from retention.verify.undoable import UNDO_CHECKS
 
 TASK_BYTES = 64 << 20
 """The approximate bytes of a task."""
@@ -114,7 +115,7 @@ def verify_stream(opened: OpenedStream, engines: Engines, options: VerifyOptions
         done += len(read)
         if done < len(wanted):
             log_progress(f"verifying {opened.name}", done, len(wanted), "files")
-    damages = [*history, *_of_records(opened, table)]
+    damages = [*history, *_of_records(opened, table, options.sample)]
     live = _still_live(opened, results)
     damages += [each for result in live for each in result.damages]
     result = Verification(
@@ -239,10 +240,11 @@ def _round(
     return {by_path[result.path]: result for some in results for result in some}
 
 
-def _of_records(opened: OpenedStream, table: Inspection) -> list[Damage]:
-    """The damages of everything but the content of files; looked for again if the table changed meanwhile."""
+def _of_records(opened: OpenedStream, table: Inspection, sample: float | None) -> list[Damage]:
+    """The damages of everything but the content of live files; looked for again if the table changed meanwhile."""
     for _ in range(_ATTEMPTS):
-        damages = list(damages_of(STREAM_CHECKS, StreamToVerify(opened, table)))
+        checks = [*STREAM_CHECKS, *UNDO_CHECKS]
+        damages = list(damages_of(checks, StreamToVerify(opened, table, sample)))
         newer = _inspect(opened) if damages else None
         if newer is None or newer.version == table.version:
             break

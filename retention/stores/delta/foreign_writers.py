@@ -8,7 +8,7 @@ from typing import Any
 from retention.errors import RefusedError
 from retention.storage import files
 from retention.stores.delta.internals import commit_info
-from retention.stores.delta.log import read_entry
+from retention.stores.delta.log import damage_named, read_entry
 from retention.stores.layout import Layout
 
 TOKEN = "retentionCommit"  # noqa: S105  (the field that marks each of our commits)
@@ -50,8 +50,13 @@ def refuse_other_writers(layout: Layout, version: int) -> None:
 def unconditional_commits(layout: Layout, version: int) -> Iterator[tuple[int, str]]:
     """Version and program of commits that do not exclude rivals, from `version` back to our own last commit."""
     entries = ((number, read_entry(layout, number)) for number in range(version, -1, -1))
-    infos = ((number, None if entry is None else commit_info(entry)) for number, entry in entries)
+    infos = ((number, _info(layout, number, entry)) for number, entry in entries)
     return unconditional_programs(infos, lambda info: TOKEN in info)
+
+
+def _info(layout: Layout, version: int, entry: bytes | None) -> Mapping[str, Any] | None:
+    with damage_named(layout, version):
+        return None if entry is None else commit_info(entry)
 
 
 def unconditional_programs(

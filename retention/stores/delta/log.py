@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -58,7 +59,8 @@ def find_run(layout: Layout, run: str, after: int) -> int | None:
     """The newest version later than `after` that a run committed; None if no remaining entry names the run."""
     later = (version for version in reversed(versions(layout)[0]) if version > after)
     for version in later:
-        metadata = metadata_of(read_entry(layout, version) or b"")
+        with damage_named(layout, version):
+            metadata = metadata_of(read_entry(layout, version) or b"")
         if run in (metadata.get("run"), metadata.get("again")):
             return version
     return None
@@ -75,16 +77,27 @@ def runs_in(layout: Layout, version: int, entry: bytes) -> frozenset[str]:
     Raises:
         DamagedError: a line is not an action.
     """
-    try:
+    with damage_named(layout, version):
         _first, *_others = internals.actions(entry)
+        metadata = metadata_of(entry)
+    named = (metadata.get("run"), metadata.get("again"))
+    return frozenset(run for run in named if isinstance(run, str))
+
+
+@contextmanager
+def damage_named(layout: Layout, version: int) -> Iterator[None]:
+    """Name the entry that the block cannot parse.
+
+    Raises:
+        DamagedError: the entry is no list of actions.
+    """
+    try:
+        yield
     except (ValueError, AttributeError) as error:
         raise DamagedError(
             f"{place_of(layout, version)}: this entry of the log of stream {layout.stream} cannot be read ({error}); "
             "nothing was changed; restore it from a copy"
         ) from error
-    metadata = metadata_of(entry)
-    named = (metadata.get("run"), metadata.get("again"))
-    return frozenset(run for run in named if isinstance(run, str))
 
 
 def metadata_of(entry: bytes) -> dict[str, Any]:
@@ -108,7 +121,8 @@ def foreign_act(layout: Layout, after: int, names: Sequence[bytes]) -> tuple[int
     for version in (number for number in versions(layout)[0] if number > after):
         entry = read_entry(layout, version) or b""
         if any(name in entry for name in names):
-            info = internals.commit_info(entry)
+            with damage_named(layout, version):
+                info = internals.commit_info(entry)
             if "retentionCommit" not in info:
                 program = str(
                     info.get("engineInfo") or info.get("clientVersion") or "another program"

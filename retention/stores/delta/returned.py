@@ -54,9 +54,10 @@ def find_returned(layout: Layout, version: int) -> list[Returned]:
     commits, number = [], version
     looked = _remembered(layout)
     while number > looked and (entry := delta_history.read_entry(layout, number)) is not None:
-        if TOKEN in commit_info(entry):
-            break
-        returned = _returned(layout, number, entry)
+        with delta_history.damage_named(layout, number):
+            if TOKEN in commit_info(entry):
+                break
+            returned = _returned(layout, number, entry)
         remaining = returned and _remaining(layout, returned, version)
         if remaining:
             commits.append(remaining)
