@@ -71,6 +71,8 @@ class TableMeasures:
     """Whether a person has paused removals."""
     verified: LastVerification | None = None
     """Its last finished verification; None: there was none."""
+    holds: int = 0
+    """The legal holds in effect."""
 
 
 def measure_table(opened: OpenedTable, as_of_ns: int) -> TableMeasures:
@@ -83,7 +85,12 @@ def measure_table(opened: OpenedTable, as_of_ns: int) -> TableMeasures:
     lag = None if state.due is None else state.behind_ns(as_of_ns) / SECOND
     rules, is_paused = set_limits(opened.policy), state.paused is not None
     verified = last_verification(opened.home)
-    return TableMeasures(lag, state.rows, state.bytes, state.files, rules, is_paused, verified)
+    return TableMeasures(
+        lag,
+        *(state.rows, state.bytes, state.files, rules, is_paused),
+        verified,
+        len(state.holds),
+    )
 
 
 def measure(opened: OpenedStream, as_of_ns: int) -> Measures:

@@ -34,6 +34,7 @@ _WORDS: Mapping[str, str] = {
     "unmarked": "named by no commit, and not marked as ours",
     "unfinished": "named by runs with an unknown outcome",
     "restored": "named again by a later entry of the log",
+    "held": "may have what a legal hold covers",
     "gap": "dead, but the log has lost entries younger than the grace period",
     "notes": "notes on deleted files",
     "log": "log entries replaced by a checkpoint or a list",

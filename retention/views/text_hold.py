@@ -17,11 +17,11 @@ def holds_clause(holds: Sequence[Hold]) -> str:
     return f"; {counted(len(holds), 'legal hold')}" if holds else ""
 
 
-def kept_text(kept: Mapping[str, int] | None) -> Iterator[str]:
-    """The messages that legal holds keep, a sentence for each that keeps some."""
-    for hold, messages in (kept or {}).items():
-        if messages:
-            yield f"legal hold {hold} keeps {counted(messages, 'message')}"
+def kept_text(kept: Mapping[str, int] | None, noun: str = "message") -> Iterator[str]:
+    """The messages or rows that legal holds keep, a sentence for each that keeps some."""
+    for hold, number in (kept or {}).items():
+        if number:
+            yield f"legal hold {hold} keeps {counted(number, noun)}"
 
 
 def expired_text(expired: Sequence[str] | None) -> Iterator[str]:
@@ -37,11 +37,22 @@ def scope_of(hold: Hold) -> str:
         first, last = int(hold.ranges[0, 0]), int(hold.ranges[-1, 1])
         among = f" ({len(hold.ranges):,} ranges)" if len(hold.ranges) > 1 else ""
         parts.append(f"sequences {first:,} to {last:,}{among}")
+    if hold.values is not None:
+        parts.append(
+            f"rows with {', '.join(f'{name}={text}' for name, text in hold.values.items())}"
+        )
+    stored = "stored" if hold.time is None else hold.time.column
     if hold.from_ns is not None:
-        parts.append(f"stored since {brief_instant(hold.from_ns)}")
+        parts.append(f"{stored} since {brief_instant(hold.from_ns)}")
     if hold.to_ns is not None:
-        parts.append(f"stored before {brief_instant(hold.to_ns)}")
+        parts.append(f"{stored} before {brief_instant(hold.to_ns)}")
     return ", ".join(parts) or "everything"
+
+
+def after_runs_text(hold: Hold) -> Iterator[str]:
+    """The runs that may still remove rows which a legal hold covers, a sentence each."""
+    for run in hold.after_runs:
+        yield f"run {run} was committing and may remove rows that legal hold {hold.id} covers; later runs do not"
 
 
 def hold_row(hold: Hold) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from retention.errors import DamagedError, RefusedError, StalePlanError, UsageEr
 from retention.rules.holds import HeldMessages, HoldVeto
 from retention.stores.holds import Hold, HoldRecords
 from tests.retention.api.test_pausing import REMOVALS, ROLLED, only
+from tests.retention.api.test_table import NOW as NOW_OF_TABLE
 from tests.retention.api.test_table import warehouse as warehouse_of_table
 from tests.support.sandboxes import NOW, lines, opened
 
@@ -123,14 +124,32 @@ def test_holds_that_cannot_be_are_refused(warehouse: Warehouse, tmp_path: Path) 
             warehouse.hold("ORDERS", **({"reason": "x"} | wrong))
     with pytest.raises(UsageError, match="has such a legal hold"):
         warehouse.release_hold("nothing", reason="x")
-    (tmp_path / "tables").mkdir()
-    tables = warehouse_of_table(tmp_path / "tables")
-    with pytest.raises(RefusedError, match="this is a table in place"):
-        tables.hold(tables.tables()[0], reason="x")
+    with pytest.raises(RefusedError, match="messages have no columns"):
+        warehouse.hold("ORDERS", reason="x", key={"tenant": "a"})
     assert warehouse.holds() == []
     warehouse.stream("ORDERS").drop().apply()
     with pytest.raises(RefusedError, match="the stream is dropped"):
         warehouse.hold("ORDERS", reason="x")
+
+
+def test_rows_of_a_table_are_held_and_explained(tmp_path: Path) -> None:
+    made = warehouse_of_table(tmp_path)
+    first = NOW_OF_TABLE // 10**9 - 86_400 * 99
+    hold = made.hold("events", reason="case 41", key={"at": first})
+    assert [each.id for each in made.holds(["events"])] == [hold.id]
+    table = made.table("events")
+    [row] = table.explain(file=table.plan().to_pandas()["path"][0], row=99).rows
+    assert (row.limit, row.legal_holds) == (None, {hold.id: "case 41"})
+    report = table.apply()
+    assert f"legal hold {hold.id} keeps 1 row" in repr(report)
+    assert table.state().as_json()["holds"][0]["key"] == {"at": str(first)}
+    with pytest.raises(UsageError, match="ends before it begins"):
+        made.hold("events", reason="x", from_time=NOW, to_time=NOW)
+    with pytest.raises(RefusedError, match="neither subjects nor sequences"):
+        made.hold("events", reason="x", to_seq=5)
+    assert made.release_hold(hold.id, reason="closed").end is not None
+    assert table.apply().removed_rows == 1
+    assert made.holds() == []
 
 
 def test_many_ranges_are_stored_beside_the_record(warehouse: Warehouse) -> None:
