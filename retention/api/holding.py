@@ -11,7 +11,7 @@ import numpy as np
 
 from retention.api.selection import StreamSelection
 from retention.context.context import OpenedStream
-from retention.context.holds import end_hold, place_hold
+from retention.context.holds import end_hold, holds_of, place_hold
 from retention.core.arguments import checked_class
 from retention.core.seq_ranges import merged_ranges
 from retention.core.subjects import is_valid_filter
@@ -118,8 +118,7 @@ class Holding(StreamSelection):
             UsageError: there is no such stream.
             DamagedError: a record cannot be read.
         """
-        records = [self._records(name) for name in self._held_names(names)]
-        return [hold for each in records for hold in (each.all() if ended else each.in_effect())]
+        return [hold for name in self._held_names(names) for hold in self._listed(name, ended)]
 
     def release_hold(self, hold_id: str, *, reason: str) -> Hold:
         """Release a legal hold: later runs remove its messages if a rule or a request does.
@@ -149,6 +148,13 @@ class Holding(StreamSelection):
         """The streams and tables that a call names."""
         streams, tables = self.chosen_with_tables(names or (), among=self.streams())
         return [*streams, *tables]
+
+    def _listed(self, name: str, ended: bool) -> list[Hold]:  # noqa: FBT001
+        records = self._records(name)
+        is_table = isinstance(records, TableHoldRecords)
+        in_effect = records.in_effect() if is_table else holds_of(self._known(name))
+        past = [hold for hold in records.all() if hold.end is not None] if ended else []
+        return sorted([*in_effect, *past], key=lambda hold: (hold.at_ns, hold.id))
 
     def _records(self, name: str) -> HoldRecords | TableHoldRecords:
         if name in self.tables():

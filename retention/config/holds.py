@@ -71,7 +71,9 @@ class StreamHold(TopicHold):
     @model_validator(mode="after")
     def _check_subject(self) -> Self:
         if self.subject is not None and not is_valid_filter(self.subject):
-            raise refusal_error(f"{self.subject!r} is not a subject filter; write one such as orders.>")
+            raise refusal_error(
+                f"{self.subject!r} is not a subject filter; write one such as orders.>"
+            )
         return self
 
 

@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -31,6 +31,9 @@ _ENDED = ".ended.json"
 _RANGES = ".parquet"
 _IN_RECORD = 1_000
 """The maximum number of ranges in a record; more are stored in a file beside it."""
+
+CONFIGURATION = "configuration"
+"""The key under which the initiator of a legal hold has the configuration that placed it."""
 
 Instant = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 
@@ -115,6 +118,10 @@ class Hold:
     after_runs: tuple[str, ...] = ()
     """Runs on a table in place that were committing when it was placed, and may remove rows that it covers."""
 
+    line: Literal["pending", "deleted"] | None = None
+    """`pending`: the configuration has it, and no record places it yet, so that runs plan as if it were in effect.
+    `deleted`: it is in effect, and the configuration from which it came no longer has it. None: neither."""
+
     @property
     def messages(self) -> HeldMessages:
         """The messages that it covers."""
@@ -152,6 +159,8 @@ class Hold:
             values["key"] = dict(self.values)
         if self.time is not None:
             values["time"] = self.time.column
+        if self.line is not None:
+            values["line"] = self.line
         if self.after_runs:
             values["after_runs"] = list(self.after_runs)
         if self.end is not None:
@@ -309,6 +318,36 @@ class HoldRecords:
             f"{location}: this record of a legal hold is missing or cannot be read, so it is unknown which messages of "
             f"{self.stream} must be kept; nothing was removed; restore the file from a copy"
         )
+
+
+def configured(hold: Hold, initiator: Mapping[str, Any], file: str) -> Hold:
+    """A legal hold as placed by a configuration."""
+    return replace(hold, initiator={**initiator, CONFIGURATION: file}, line=None)
+
+
+def listed_holds(
+    recorded: Sequence[Hold], names: Set[str], written: Sequence[Hold], now_ns: int
+) -> tuple[Hold, ...]:
+    """The legal holds in effect, and those that are written in the configuration and not recorded yet.
+
+    Args:
+        recorded: those in effect by their records.
+        names: the names of all records, also of legal holds that ended.
+        written: those of the configuration.
+        now_ns: the wall clock; a legal hold that would expire at once is not placed.
+    """
+    ids = {hold.id for hold in written}
+    in_effect = [
+        replace(hold, line="deleted")
+        if CONFIGURATION in (hold.initiator or {}) and hold.id not in ids
+        else hold
+        for hold in recorded
+    ]
+    pending = (hold for hold in written if f"{hold.id}{_PLACED}" not in names)
+    return (
+        *in_effect,
+        *(replace(hold, line="pending") for hold in pending if not hold.is_due(now_ns)),
+    )
 
 
 def new_id(now_ns: int) -> str:

@@ -18,7 +18,7 @@ from retention.history.kinds import TableApplied
 from retention.tables.access import access_of
 from retention.tables.committing import committing
 from retention.tables.evidence import write_evidence
-from retention.tables.holds import expire_holds, refuse_changed_holds
+from retention.tables.holds import TableHoldRecords, expire_holds, refuse_changed_holds
 from retention.tables.opened import OpenedTable
 from retention.tables.permits import (
     Permit,
@@ -102,6 +102,7 @@ def apply_plan(
         check_plan(table, plan, guards)
         current = access_of(table).read_to_commit(table)
         _refuse_table(plan, current)
+        TableHoldRecords(table).place_written()
         refuse_changed_holds(table, plan)
         findings = [each.as_json() for each in judge(table, plan, guards, current)] or None
         if plan.is_empty:

@@ -17,7 +17,14 @@ from retention.errors import BusyError, RefusedError, StalePlanError, UsageError
 from retention.history.initiator import initiator
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
-from retention.stores.holds import Hold, HoldEnd, HoldRecords, TimeOfRows
+from retention.stores.holds import (
+    Hold,
+    HoldEnd,
+    HoldRecords,
+    TimeOfRows,
+    configured,
+    listed_holds,
+)
 from retention.tables.access import access_of
 from retention.tables.bounds import leaf_of, times_of
 from retention.tables.committing import committing_runs
@@ -51,12 +58,42 @@ class TableHoldRecords:
         return self._records.all()
 
     def in_effect(self) -> tuple[Hold, ...]:
-        """The legal holds that no record ends, in the order in which they were placed.
+        """The legal holds that no record ends, in the order in which they were placed, then those of the configuration.
 
         Raises:
             DamagedError, StorageError: as `all`.
         """
-        return tuple(hold for hold in self.all() if hold.end is None)
+        recorded = [hold for hold in self.all() if hold.end is None]
+        names = self._records.names() if self.table.holds else set[str]()
+        return listed_holds(recorded, names, self._written, self.table.clock())
+
+    @property
+    def _written(self) -> list[Hold]:
+        """The legal holds that the configuration has."""
+        table, columns = self.table, self.table.policy.columns
+        column = "" if columns.time is None else format_column(columns.time)
+        time_of_rows = TimeOfRows(column=column, unit=columns.unit, zone=columns.zone)
+        return [
+            Hold(
+                table.name,
+                each.id,
+                each.reason,
+                from_ns=each.since,
+                to_ns=each.before,
+                until_ns=each.until,
+                owner=each.owner,
+                at_ns=table.clock(),
+                values=None if each.key is None else {k: _plain(v) for k, v in each.key.items()},
+                time=None if each.since is None and each.before is None else time_of_rows,
+            )
+            for each in table.holds
+        ]
+
+    def place_written(self) -> None:
+        """Record the legal holds of the configuration that no record has yet, under the maintenance lease."""
+        for hold in self.in_effect() if self.table.holds else ():
+            if hold.line == "pending":
+                self.place(configured(hold, initiator(), self.table.file))
 
     def has(self, hold_id: str) -> bool:
         """Whether a legal hold was placed on the table, also one that ended."""
@@ -190,6 +227,11 @@ def refuse_changed_holds(table: OpenedTable, plan: TablePlan) -> None:
             f"{table.name}: a legal hold was placed or released since the plan was made; nothing was changed; "
             "plan again"
         )
+
+
+def _plain(value: object) -> str:
+    """A value of a configuration as text that a column's type reads."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _texts(table: OpenedTable, snapshot: DeltaSnapshot, key: Mapping[str, Any]) -> dict[str, str]:

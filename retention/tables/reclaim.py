@@ -14,7 +14,7 @@ from retention.tables.access import access_of
 from retention.tables.committing import committing
 from retention.tables.dead_files import DeadFiles, amount_of
 from retention.tables.held_files import not_held
-from retention.tables.holds import expire_holds
+from retention.tables.holds import TableHoldRecords, expire_holds
 from retention.tables.opened import OpenedTable
 from retention.tables.recorded import removing
 from retention.tables.spent import forget, records_of, spent_of
@@ -77,6 +77,7 @@ def reclaim_table(table: OpenedTable) -> TableReclaim:
     expire_holds(table)
     with removing(table):
         run = table.history.name_run(table.clock())
+        TableHoldRecords(table).place_written()
         with committing(table, run):
             dead = not_held(table, access.dead_files(table))
             spent = _spent(table, dead)

@@ -14,7 +14,14 @@ if TYPE_CHECKING:
 
 def holds_clause(holds: Sequence[Hold]) -> str:
     """The clause for the legal holds in effect, for a state; empty for none."""
-    return f"; {counted(len(holds), 'legal hold')}" if holds else ""
+    pending = sum(hold.line == "pending" for hold in holds)
+    deleted = sum(hold.line == "deleted" for hold in holds)
+    notes = [
+        *([f"{pending:,} pending"] if pending else ()),
+        *([f"{deleted:,} in effect though its line is deleted"] if deleted else ()),
+    ]
+    among = f" ({', '.join(notes)})" if notes else ""
+    return f"; {counted(len(holds), 'legal hold')}{among}" if holds else ""
 
 
 def kept_text(kept: Mapping[str, int] | None, noun: str = "message") -> Iterator[str]:
@@ -58,6 +65,8 @@ def after_runs_text(hold: Hold) -> Iterator[str]:
 def hold_row(hold: Hold) -> tuple[str, ...]:
     """The columns of a legal hold in a list."""
     until = "its release" if hold.until_ns is None else brief_instant(hold.until_ns)
+    if hold.line is not None:
+        until += {"pending": ", pending", "deleted": ", line deleted"}[hold.line]
     if hold.end is not None:
         until = f"{hold.end.kind} {brief_instant(hold.end.at_ns)}: {hold.end.reason}"
     return hold.stream, hold.id, scope_of(hold), until, hold.owner or "", hold.reason

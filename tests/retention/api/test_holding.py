@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from retention.api.warehouse import Warehouse
+from retention.api.warehouse import Warehouse, open_warehouse
 from retention.apply import execute
 from retention.core.units import DAY
-from retention.errors import DamagedError, RefusedError, StalePlanError, UsageError
+from retention.errors import ConfigError, DamagedError, RefusedError, StalePlanError, UsageError
 from retention.rules.holds import HeldMessages, HoldVeto
 from retention.stores.holds import Hold, HoldRecords
+from retention.views.text_hold import holds_clause
 from tests.retention.api.test_pausing import REMOVALS, ROLLED, only
 from tests.retention.api.test_table import NOW as NOW_OF_TABLE
 from tests.retention.api.test_table import warehouse as warehouse_of_table
@@ -150,6 +152,105 @@ def test_rows_of_a_table_are_held_and_explained(tmp_path: Path) -> None:
     assert made.release_hold(hold.id, reason="closed").end is not None
     assert table.apply().removed_rows == 1
     assert made.holds() == []
+
+
+def configured_with(made: Warehouse, holds: list[dict[str, Any]]) -> Warehouse:
+    """The warehouse with these legal holds in its configuration."""
+    assert made.config.file is not None
+    file = Path(made.config.file)
+    content = json.loads(file.read_text())
+    for entry in [*content.get("streams", []), *content.get("tables", [])]:
+        entry["holds"] = holds
+    file.write_text(json.dumps(content))
+    return open_warehouse(file, engine="local", clock=made.clock)
+
+
+def test_a_hold_of_the_configuration_is_pending_until_a_run_removes(warehouse: Warehouse) -> None:
+    line = {"reason": "case 41", "subject": "orders.>", "to_seq": 2}
+    made = configured_with(warehouse, [line])
+    stream = made.stream("ORDERS")
+    [pending] = made.holds()
+    assert (pending.line, pending.as_json()["line"]) == ("pending", "pending")
+    assert "1 legal hold (1 pending)" in holds_clause(stream.state().holds)
+    plan = only(made.plan(["ORDERS"]))
+    assert plan.kept_by_holds == {pending.id: 2}
+    assert HoldRecords(stream.opened.root, "ORDERS").all() == []
+    assert only(made.apply(["ORDERS"])).kept_by_holds == {pending.id: 2}
+    [placed] = made.holds()
+    assert placed.line is None
+    assert placed.initiator is not None
+    assert "retention.yaml" in placed.initiator["configuration"]
+    changed = configured_with(made, [line | {"to_seq": 3}])
+    assert [hold.line for hold in changed.holds()] == ["deleted", "pending"]
+    without = configured_with(made, [])
+    assert [hold.line for hold in without.holds()] == ["deleted"]
+    without.stream("ORDERS").purge().apply()
+    assert stored(without) == [1, 2]
+    without.release_hold(placed.id, reason="closed")
+    again = configured_with(without, [line])
+    assert again.holds() == []
+    again.stream("ORDERS").purge().apply()
+    assert stored(again) == []
+
+
+def test_a_hold_of_a_table_s_configuration_is_pending_until_a_run_removes(tmp_path: Path) -> None:
+    oldest = NOW_OF_TABLE // 10**9 - 86_400 * 99
+    made = configured_with(warehouse_of_table(tmp_path), [{"reason": "x", "key": {"at": oldest}}])
+    [pending] = made.holds()
+    plan = made.table("events").plan()
+    assert (pending.line, plan.plan.kept_by_holds) == ("pending", {pending.id: 1})
+    assert plan.apply().plan.kept_by_holds == {pending.id: 1}
+    assert [hold.line for hold in made.holds()] == [None]
+    without = configured_with(made, [])
+    assert [hold.line for hold in without.holds()] == ["deleted"]
+    assert without.table("events").apply().removed_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ({"subject": "a"}, "reason"),
+        ({"reason": " "}, "reason"),
+        ({"reason": "x", "subject": "a..b"}, "is not a subject filter"),
+        ({"reason": "x", "from_seq": 3, "to_seq": 2}, "covers no sequence"),
+        ({"reason": "x", "key": {"a": 1}}, "key"),
+        (
+            {"reason": "x", "from": "2026-01-02T00:00:00Z", "to": "2026-01-01T00:00:00Z"},
+            "ends before",
+        ),
+    ],
+)
+def test_wrong_holds_of_a_configuration_are_refused(
+    warehouse: Warehouse, line: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        configured_with(warehouse, [line]).stream("ORDERS")
+
+
+def test_an_undo_holds_what_it_restores(warehouse: Warehouse) -> None:
+    stream = warehouse.stream("ORDERS")
+    stream.delete(7).apply()
+    run = stream.purge(keep=10).apply().run
+    warehouse.undo(run, hold="case 41")
+    [hold] = warehouse.holds()
+    assert hold.ranges is not None
+    assert hold.ranges.tolist() == [[1, 6], [8, 90]]
+    assert (hold.reason, (hold.initiator or {})["undoes"]) == ("case 41", run)
+    stream.purge().apply()
+    assert stored(warehouse) == [*range(1, 7), *range(8, 91)]
+    with pytest.raises(UsageError, match="undone already"):
+        warehouse.undo(run, hold="again")
+    assert len(warehouse.holds()) == 1
+    with pytest.raises(UsageError, match="needs text"):
+        warehouse.undo(run, hold=" ")
+
+
+def test_an_undo_of_a_drop_takes_no_hold(warehouse: Warehouse) -> None:
+    run = warehouse.stream("ORDERS").drop().apply().run
+    with pytest.raises(RefusedError, match="no record has the sequences"):
+        warehouse.undo(run, hold="case 41")
+    warehouse.undo(run)
+    assert len(stored(warehouse)) == 100
 
 
 def test_many_ranges_are_stored_beside_the_record(warehouse: Warehouse) -> None:
