@@ -146,7 +146,10 @@ class Holding(StreamSelection):
 
     def _held_names(self, names: Iterable[str] | None) -> list[str]:
         """The streams and tables that a call names."""
-        streams, tables = self.chosen_with_tables(names or (), among=self.streams())
+        given = None if names is None else list(names)
+        if given == []:
+            return []
+        streams, tables = self.chosen_with_tables(given or (), among=self.streams())
         return [*streams, *tables]
 
     def _listed(self, name: str, ended: bool) -> list[Hold]:  # noqa: FBT001

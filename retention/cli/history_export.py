@@ -17,6 +17,7 @@ from retention.errors import UsageError
 
 if TYPE_CHECKING:
     from retention.api.warehouse import Warehouse
+    from retention.stores.holds import Hold
 
 _OF_BOTH = ("json", "html")
 """The formats that have runs of streams and of tables together."""
@@ -64,12 +65,16 @@ def export_history(
             warehouse.table_history_tables(tables, since, until),
         )
 
+    names = [*streams, *tables]
+    holds = [
+        hold for hold in warehouse.holds(names, ended=True) if hold.was_in_effect(since, until)
+    ]
     period = {"from": _written(since), "to": _written(until)}
     with _sink(settings, bounds) as sink:
         if settings.format == "html":
-            _write_text(sink, _page(warehouse, runs, period, [*streams, *tables]))
+            _write_text(sink, _page(warehouse, runs, period, names, holds))
         elif settings.format == "json":
-            _write_text(sink, json_pieces(runs(), period))
+            _write_text(sink, json_pieces(runs(), period, (hold.as_json() for hold in holds)))
         else:
             _write_rows(settings, sink, runs(), of_tables=bool(tables))
 
@@ -108,15 +113,16 @@ def _page(
     runs: Callable[[], Iterator[Any]],
     period: dict[str, str | None],
     names: Sequence[str],
+    holds: Sequence[Hold],
 ) -> Iterator[str]:
     """The page of runs, with the digest of their JSON, and the heads of their histories."""
     from retention.views.evidence_page import EvidenceBasis, evidence_page
     from retention.views.history_export import json_pieces
 
     digest = hashlib.sha256()
-    for piece in json_pieces(runs(), period):
+    for piece in json_pieces(runs(), period, (hold.as_json() for hold in holds)):
         digest.update(piece.encode())
-    basis = EvidenceBasis(warehouse.basis_of_run, warehouse.chain_of, digest.hexdigest())
+    basis = EvidenceBasis(warehouse.basis_of_run, warehouse.chain_of, digest.hexdigest(), holds)
     return evidence_page(runs(), period, names, basis)
 
 

@@ -137,6 +137,12 @@ class Hold:
         """Whether its `until` has passed."""
         return self.until_ns is not None and self.until_ns <= now_ns
 
+    def was_in_effect(self, since_ns: int | None, until_ns: int | None) -> bool:
+        """Whether it was in effect, on record, at some time from one instant until before another; None: no limit."""
+        begins_too_late = until_ns is not None and self.at_ns >= until_ns
+        ended = since_ns is not None and self.end is not None and self.end.at_ns < since_ns
+        return self.line != "pending" and not begins_too_late and not ended
+
     def as_json(self) -> JsonObject:
         """The legal hold as JSON values; of many ranges only their number and bounds."""
         ranges = self.ranges

@@ -9,6 +9,7 @@ from retention.core.json_object import JsonObject
 from retention.core.outcomes import Outcome, failure_entry
 from retention.core.units import format_size
 from retention.core.wording import counted
+from retention.views.text_hold import kept_text
 from retention.views.wording import brief_duration
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def reclaim_text(report: ReclaimReport) -> list[str]:
         else f"{report.stream}: nothing to delete, grace {grace}",
         *(f"  {_line(verb, name, amount)}" for name, amount in report.going.items()),
         *(f"  {_line('kept', name, amount)}" for name, amount in report.staying.items()),
+        *(f"  {line}" for line in kept_text(report.kept_by_holds, "file")),
     ]
 
 

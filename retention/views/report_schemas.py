@@ -256,7 +256,7 @@ def _reclaimed() -> Schema:
             **dict.fromkeys(("by_reason", "staying"), _map(amount)),
             "seconds": _NUMBER,
         },
-        {"error": _ERROR},
+        {"error": _ERROR, "kept_by_holds": _map(_INTEGER)},
     )
 
 

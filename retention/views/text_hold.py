@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from retention.core.units import format_instant
 from retention.core.wording import counted
 from retention.views.wording import brief_instant
 
@@ -60,6 +61,25 @@ def after_runs_text(hold: Hold) -> Iterator[str]:
     """The runs that may still remove rows which a legal hold covers, a sentence each."""
     for run in hold.after_runs:
         yield f"run {run} was committing and may remove rows that legal hold {hold.id} covers; later runs do not"
+
+
+def by_whom(initiator: Mapping[str, Any] | None) -> str:
+    """The person, and the configuration or the undo, by which a legal hold was placed or ended."""
+    known = initiator or {}
+    user = f"{known.get('user', 'an unknown user')} on {known.get('host', 'an unknown machine')}"
+    through = [
+        *([f"by configuration {known['configuration']}"] if "configuration" in known else ()),
+        *([f"by the undo of run {known['undoes']}"] if "undoes" in known else ()),
+    ]
+    return ", ".join([user, *through])
+
+
+def end_of(hold: Hold) -> str:
+    """The end of a legal hold in words: its kind, its time, and who recorded it and why."""
+    end = hold.end
+    if end is None:
+        return "in effect"
+    return f"{end.kind} {format_instant(end.at_ns)} by {by_whom(end.initiator)}: {end.reason}"
 
 
 def hold_row(hold: Hold) -> tuple[str, ...]:

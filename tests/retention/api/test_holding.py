@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,13 +19,15 @@ from retention.core.units import DAY
 from retention.errors import ConfigError, DamagedError, RefusedError, StalePlanError, UsageError
 from retention.rules.holds import HeldMessages, HoldVeto
 from retention.stores.holds import Hold, HoldRecords
+from retention.views.reclaim import reclaim_text
 from retention.views.text_hold import holds_clause
 from tests.retention.api.test_pausing import REMOVALS, ROLLED, only
 from tests.retention.api.test_table import NOW as NOW_OF_TABLE
 from tests.retention.api.test_table import warehouse as warehouse_of_table
-from tests.support.sandboxes import NOW, lines, opened
+from tests.support.reclaiming import TICK_S, emptied, real_warehouse
+from tests.support.sandboxes import NOW, Commands, lines, opened
 
-REFUSED = {"drop", "reclaim", "leftovers", "delete --erase"}
+REFUSED = {"drop", "leftovers", "delete --erase"}
 """The removals that cannot leave held messages out."""
 
 
@@ -40,7 +43,7 @@ def stored(warehouse: Warehouse) -> list[int]:
     return [seq for table in tables for seq in table["seq"].to_pylist()]
 
 
-@pytest.mark.parametrize("name", sorted({*REMOVALS} - {"saved plan"}))
+@pytest.mark.parametrize("name", sorted({*REMOVALS} - {"saved plan", "reclaim"}))
 def test_no_removal_takes_a_held_message(warehouse: Warehouse, name: str) -> None:
     hold = warehouse.hold("ORDERS", reason="case 41", to_seq=1)
     if name in REFUSED:
@@ -227,6 +230,47 @@ def test_wrong_holds_of_a_configuration_are_refused(
         configured_with(warehouse, [line]).stream("ORDERS")
 
 
+@pytest.mark.parametrize("format_", ["delta", "parquet"])
+def test_a_reclaim_keeps_what_may_have_a_held_message(tmp_path: Path, format_: str) -> None:
+    emptied(tmp_path, format_, max_msgs=10)
+    made = real_warehouse(tmp_path, format_, max_msgs=10)
+    time.sleep(TICK_S)
+    [dead] = made.reclaim(["ORDERS"]).plan
+    assert dead.value is not None
+    removed = dead.value.going["removed"].files
+    assert removed == 3
+    by_seq = made.hold("ORDERS", reason="x", ranges=[(5, 5), (1_000, 1_001)])
+    nothing = made.hold("ORDERS", reason="x", subject="never.seen")
+    time.sleep(TICK_S)
+    report = only(made.reclaim(["ORDERS"]).apply())
+    assert report.kept_by_holds == {by_seq.id: 1, nothing.id: 0}
+    assert (report.going["removed"].files, report.staying["held"].files) == (2, 1)
+    assert f"legal hold {by_seq.id} keeps 1 file" in "\n".join(reclaim_text(report))
+    record = Path(made.stream("ORDERS").opened.root, "holds", f"{by_seq.id}.json")
+    content = record.read_bytes()
+    record.unlink()
+    with pytest.raises(DamagedError):
+        only(made.reclaim(["ORDERS"]).apply())
+    record.write_bytes(content)
+    made.release_hold(by_seq.id, reason="closed")
+    time.sleep(TICK_S)
+    again = only(made.reclaim(["ORDERS"]).apply())
+    assert (again.going["removed"].files, again.staying) == (1, {})
+
+
+def test_a_reclaim_keeps_files_of_an_unknown_subject(tmp_path: Path) -> None:
+    emptied(tmp_path, "delta", max_msgs=10)
+    made = real_warehouse(tmp_path, "delta", max_msgs=10)
+    digests = Path(made.stream("ORDERS").opened.root, "_retention", "subjects")
+    counted = [path for path in digests.rglob("*") if path.is_file()]
+    assert counted
+    for path in counted:
+        path.unlink()
+    hold = made.hold("ORDERS", reason="x", subject="never.seen")
+    time.sleep(TICK_S)
+    assert only(made.reclaim(["ORDERS"]).apply()).kept_by_holds == {hold.id: 3}
+
+
 def test_an_undo_holds_what_it_restores(warehouse: Warehouse) -> None:
     stream = warehouse.stream("ORDERS")
     stream.delete(7).apply()
@@ -251,6 +295,26 @@ def test_an_undo_of_a_drop_takes_no_hold(warehouse: Warehouse) -> None:
         warehouse.undo(run, hold="case 41")
     warehouse.undo(run)
     assert len(stored(warehouse)) == 100
+
+
+def test_auditors_see_each_hold_with_its_end(warehouse: Warehouse, tmp_path: Path) -> None:
+    ended = warehouse.hold("ORDERS", reason="case 41", to_seq=1, owner="legal")
+    lasting = warehouse.hold("ORDERS", reason="<case 42>", subject="orders.>")
+    warehouse.release_hold(ended.id, reason="closed")
+    commands = Commands(tmp_path)
+    document = json.loads(commands.run("--format", "json", "history", "export", "ORDERS").stdout)
+    by_id = {hold["id"]: hold for hold in document["holds"]}
+    assert by_id[ended.id]["end"]["kind"] == "released"
+    assert "end" not in by_id[lasting.id]
+    page = commands.run("--format", "html", "history", "export", "ORDERS").stdout
+    assert "closed" in page
+    assert "&lt;case 42&gt;" in page
+    assert ended.was_in_effect(None, None)
+    assert not ended.was_in_effect(None, NOW)
+    [over] = [hold for hold in warehouse.holds(ended=True) if hold.id == ended.id]
+    assert not replace(over, end=over.end and replace(over.end, at_ns=NOW)).was_in_effect(
+        NOW + 1, None
+    )
 
 
 def test_many_ranges_are_stored_beside_the_record(warehouse: Warehouse) -> None:
