@@ -149,6 +149,9 @@ def expire_holds(opened: OpenedStream) -> None:
     for hold in HoldRecords(opened.root, opened.name).all():
         if hold.end is None and hold.is_due(opened.clock()):
             end_hold(opened, hold, "expired", "its time was over")
+    # A killed process may have left a record that the log does not count.
+    if opened.store.exists():
+        count_holds(opened)
 
 
 def expired_since(opened: OpenedStream, since_ns: int) -> list[str]:
