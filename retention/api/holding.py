@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from retention.api.selection import StreamSelection
 from retention.context.context import OpenedStream
-from retention.context.holds import end_hold, place_hold
+from retention.context.holds import end_hold, holds_of, place_hold
 from retention.core.arguments import checked_class
 from retention.core.seq_ranges import merged_ranges
 from retention.core.subjects import is_valid_filter
@@ -20,9 +20,13 @@ from retention.errors import RefusedError, UsageError
 from retention.history.initiator import initiator
 from retention.schemas.bounds import MAX_SEQ
 from retention.stores.holds import Hold, HoldRecords, new_id
+from retention.tables.holds import TableHoldRecords, hold_of_rows
+from retention.tables.holds import end_hold as end_on_table
+from retention.tables.holds import place_hold as place_on_table
 
 if TYPE_CHECKING:
     from retention.api.repairs import Instant
+    from retention.api.table import Table
 
 Ranges = Sequence[tuple[int, int]] | np.ndarray
 """Pairs of a lowest and a highest sequence, both inclusive."""
@@ -33,6 +37,10 @@ class Holding(StreamSelection):
     """The part of a warehouse that places legal holds, lists them and releases them."""
 
     clock: Callable[[], int]
+
+    @abstractmethod
+    def table(self, name: str) -> Table:
+        """A table in place that the configuration lists."""
 
     @abstractmethod
     def _known(self, name: str) -> OpenedStream:
@@ -49,37 +57,34 @@ class Holding(StreamSelection):
         ranges: Ranges | None = None,
         from_time: Instant = None,
         to_time: Instant = None,
+        key: Mapping[str, object] | None = None,
         owner: str | None = None,
         until: Instant = None,
     ) -> Hold:
-        """Place a legal hold: nothing removes a message that matches all given fields, present or future.
+        """Place a legal hold: nothing removes a message or row that matches all given fields, present or future.
 
-        After the return no commit removes such a message, also if it was planned before.
+        No commit after the return removes such a message or row, but for runs on a table named in `after_runs`.
 
         Args:
-            name: the stream or topic.
+            name: the stream, topic, or table in place.
             reason: kept with the legal hold.
             subject: a subject filter; a topic takes none.
             from_seq: the lowest sequence; of a topic, the lowest offset in each partition.
             to_seq: the highest sequence.
             ranges: pairs of a lowest and a highest sequence, instead of `from_seq` and `to_seq`.
-            from_time: the instant at or after which messages were stored.
+            from_time: the instant at or after which messages were stored; of a table, of its `time` column.
             to_time: the instant before which they were stored.
+            key: of a table, column → the value of covered rows: null never matches.
             owner: the person or case to ask about it.
-            until: the instant of the wall clock at which it ends; the first run that removes messages after it records
-                the end and reports it. None: it is kept until released.
+            until: the instant of the wall clock at which it ends, which the first run after it records and reports;
+                None: never.
 
         Raises:
-            UsageError: a field is not valid, or there is no such stream.
-            RefusedError: it is a table in place, a topic with a subject, or a dropped stream.
+            UsageError: a field is not valid, or there is no such stream or table.
+            RefusedError: it is a dropped stream, or one that does not take such a legal hold.
             BusyError: other writers kept coming first.
         """
-        if name in self.tables():
-            raise RefusedError(
-                f"{name}: legal holds protect streams and topics, and this is a table in place; nothing was changed; "
-                "pause its removals instead"
-            )
-        now_ns, opened = self.clock(), self._known(name)
+        now_ns = self.clock()
         hold = Hold(
             name,
             new_id(now_ns),
@@ -93,24 +98,27 @@ class Holding(StreamSelection):
             now_ns,
             initiator(),
         )
-        _check(opened, hold, now_ns)
+        _check(hold, now_ns)
+        if name in self.tables():
+            table = self.table(name).opened
+            return place_on_table(table, hold_of_rows(table, hold, key))
+        opened = self._known(name)
+        _check_stream(opened, hold, key)
         place_hold(opened, hold)
         return hold
 
     def holds(self, names: Iterable[str] | None = None, *, ended: bool = False) -> list[Hold]:
-        """The legal holds of streams (of all, if `names` is None), in the order in which they were placed.
+        """The legal holds of streams and tables (all, if `names` is None), in the order in which they were placed.
 
         Args:
-            names: the streams.
+            names: the streams and tables in place.
             ended: whether released and expired ones are listed too.
 
         Raises:
             UsageError: there is no such stream.
             DamagedError: a record cannot be read.
         """
-        chosen = self._named(names, among=self.streams())
-        records = [HoldRecords(self._known(name).root, name) for name in chosen]
-        return [hold for each in records for hold in (each.all() if ended else each.in_effect())]
+        return [hold for name in self._held_names(names) for hold in self._listed(name, ended)]
 
     def release_hold(self, hold_id: str, *, reason: str) -> Hold:
         """Release a legal hold: later runs remove its messages if a rule or a request does.
@@ -120,9 +128,8 @@ class Holding(StreamSelection):
             BusyError: other writers kept coming first; the legal hold is released.
         """
         because = _text(reason, "reason")
-        for name in self.chosen(among=self.streams()):
-            opened = self._known(name)
-            records = HoldRecords(opened.root, name)
+        for name in self._held_names(None):
+            records = self._records(name)
             if not records.has(hold_id):
                 continue
             hold = next(hold for hold in records.all() if hold.id == hold_id)
@@ -130,19 +137,50 @@ class Holding(StreamSelection):
                 raise UsageError(
                     f"{name}: legal hold {hold_id} is {hold.end.kind} already; nothing was changed"
                 )
-            return replace(hold, end=end_hold(opened, hold, "released", because))
+            if isinstance(records, TableHoldRecords):
+                return replace(hold, end=end_on_table(records.table, hold, "released", because))
+            return replace(hold, end=end_hold(self._known(name), hold, "released", because))
         raise UsageError(
-            f"{hold_id}: no stream in {self.location} has such a legal hold; `retention hold ls` lists them"
+            f"{hold_id}: no stream or table in {self.location} has such a legal hold; `retention hold ls` lists them"
         )
 
+    def _held_names(self, names: Iterable[str] | None) -> list[str]:
+        """The streams and tables that a call names."""
+        given = None if names is None else list(names)
+        if given == []:
+            return []
+        streams, tables = self.chosen_with_tables(given or (), among=self.streams())
+        return [*streams, *tables]
 
-def _check(opened: OpenedStream, hold: Hold, now_ns: int) -> None:
-    """Refuse a legal hold that a stream cannot have, or that covers nothing."""
+    def _listed(self, name: str, ended: bool) -> list[Hold]:  # noqa: FBT001
+        records = self._records(name)
+        is_table = isinstance(records, TableHoldRecords)
+        in_effect = records.in_effect() if is_table else holds_of(self._known(name))
+        past = [hold for hold in records.all() if hold.end is not None] if ended else []
+        return sorted([*in_effect, *past], key=lambda hold: (hold.at_ns, hold.id))
+
+    def _records(self, name: str) -> HoldRecords | TableHoldRecords:
+        if name in self.tables():
+            return TableHoldRecords(self.table(name).opened)
+        return HoldRecords(self._known(name).root, name)
+
+
+def _check_stream(opened: OpenedStream, hold: Hold, key: Mapping[str, object] | None) -> None:
+    """Refuse a legal hold that a stream cannot have."""
+    if key is not None:
+        raise RefusedError(
+            f"{opened.name}: messages have no columns, so a key cannot name them; nothing was changed; hold them by "
+            "subject, sequences or times"
+        )
     if hold.subject is not None and opened.config.topic is not None:
         raise RefusedError(
             f"{opened.name}: a topic takes legal holds by offsets and times only, because it has no subjects; nothing "
             "was changed"
         )
+
+
+def _check(hold: Hold, now_ns: int) -> None:
+    """Refuse a legal hold that covers nothing, or that is not valid."""
     if hold.subject is not None and not is_valid_filter(hold.subject):
         raise UsageError(f"{hold.subject!r} is not a subject filter; nothing was changed")
     if None not in (hold.from_ns, hold.to_ns) and hold.messages.from_ns >= hold.messages.to_ns:
@@ -181,7 +219,7 @@ def _ranges(from_seq: int | None, to_seq: int | None, ranges: Ranges | None) -> 
         pairs = np.array(ranges)
     except ValueError:
         pairs = np.array([])
-    if pairs.dtype.kind not in "iu" or pairs.shape != (len(pairs), len(("first", "last"))):
+    if pairs.dtype.kind not in "iu" or pairs.shape[1:] != (len(("first", "last")),):
         raise UsageError("ranges are pairs of a lowest and a highest sequence; nothing was changed")
     if (pairs < 0).any() or (pairs > MAX_SEQ).any() or (pairs[:, 0] > pairs[:, 1]).any():
         raise UsageError(

@@ -60,22 +60,30 @@ class RunHistory(StreamSelection):
         known = [self._known(name).name for name in streams]
         return DisplayedList(runs_of(self.location, [*known, *tables]))
 
-    def undo(self, run: str) -> dict[str, Any]:
+    def undo(self, run: str, *, hold: str | None = None) -> dict[str, Any]:
         """Restore what a run removed; return the record of the undoing run, with `removed_again` added.
 
         `removed_again` has `rules` and `sentence`: the rules by which the next pass removes the messages again, and how
         to prevent it; None: nothing is certain to be removed.
 
+        Args:
+            run: the run.
+            hold: the reason of a legal hold of the run's messages, which is in effect before they are back.
+
         Raises:
-            UsageError: there is no such run.
+            UsageError: there is no such run, or the reason is empty.
             RefusedError: some of the messages are in the table again.
             VerificationError: a removed file is deleted: its grace period is over.
         """
         from retention.inspect.run_details import removed_again_of
 
+        if hold is not None and not hold.strip():
+            raise UsageError(
+                f"{run}: a legal hold needs text as its reason, which is kept; nothing was changed"
+            )
         opened = self._of_run(run)
         with Engines(self.engine) as engines:
-            done = undo_run(opened, run, engines).as_json()
+            done = undo_run(opened, run, engines, hold).as_json()
             again = removed_again_of(opened, run)
         del done["status"]
         return RunEntry(done | {"removed_again": again})

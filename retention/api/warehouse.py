@@ -180,6 +180,8 @@ class Warehouse(
             config.exclusive,
             config.evidence,
             format=config.format,
+            holds=config.holds,
+            file=str(self.config.file or ""),
         )
         return Table(opened, config, self.engine)
 

@@ -29,6 +29,7 @@ from retention.apply.undo_conflicts import (
     touched_since,
 )
 from retention.apply.undo_files import RunToUndo
+from retention.apply.undo_hold import hold_of_undo
 from retention.apply.undo_records import (
     find_ranges,
     is_in_force,
@@ -56,13 +57,16 @@ from retention.stores.row_tombstones import LAST_BUILD, tombstoned_paths
 
 
 @on_stream
-def undo_run(opened: OpenedStream, run: str, engines: Engines | None = None) -> Undone:
+def undo_run(
+    opened: OpenedStream, run: str, engines: Engines | None = None, hold: str | None = None
+) -> Undone:
     """Restore what a run removed, in one commit; sequences and counters are unchanged.
 
     Args:
         opened: the stream.
         run: the run to undo.
         engines: where rows are copied; None: in this process.
+        hold: the reason of a legal hold, which is placed on the messages before they are restored; None: none is.
 
     Returns:
         The record of the undoing run.
@@ -82,6 +86,11 @@ def undo_run(opened: OpenedStream, run: str, engines: Engines | None = None) -> 
             refuse_held(
                 opened, undo.snapshot.counters, "an undo of a run that wrote delete markers"
             )
+        if hold is not None:
+            hold_of_undo(opened, undo.outcome, hold)
+            # The legal hold is a commit, too.
+            plan = _plan_undo(opened, history, run)
+            undo = plan.undo
         if DELETE_SEGMENTS in undo.outcome.by_rule:
             lower_watermarks(opened, undo.removed, plan.epochs[0])
         with recorded_run(opened, undo.snapshot) as transaction:

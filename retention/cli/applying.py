@@ -30,7 +30,7 @@ from retention.cli.settings import Settings, settings_of
 from retention.config.selection import is_pattern
 from retention.core.outcomes import Outcome, exit_code
 from retention.core.wording import counted
-from retention.errors import UsageError
+from retention.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
     from retention.api.budgeted import Applied
@@ -141,18 +141,29 @@ def undo(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show the messages to restore; change nothing.")
     ] = False,
+    hold: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REASON", help="Place a legal hold on the messages before they are restored."
+        ),
+    ] = None,
 ) -> None:
     """Restore the messages, or rows, that a run removed."""
     settings = settings_of(ctx)
     warehouse = settings.open()
     table = warehouse.table_of_run(run)
+    if table is not None and hold is not None:
+        raise RefusedError(
+            f"{table.name}: rows have no sequences by which the legal hold of an undo could name them; nothing was "
+            "changed; place a legal hold with `retention hold add --key`, `--from` and `--to`, then undo"
+        )
     if table is not None:
         _undo_of_table(settings, table, run, dry_run=dry_run)
         return
     if dry_run:
         _show_undo(settings, run)
         return
-    record = settings.open().undo(run)
+    record = settings.open().undo(run, hold=hold)
     if settings.format == "table":
         messages = counted(record["restored_messages"], "message")
         restored = f"{record['stream']}: restored {messages} (run {record['run']})"

@@ -18,6 +18,7 @@ from retention.errors import UsageError
 if TYPE_CHECKING:
     from retention.api.warehouse import Warehouse
     from retention.storage.signing import Signer
+    from retention.stores.holds import Hold
 
 _OF_BOTH = ("json", "html")
 """The formats that have runs of streams and of tables together."""
@@ -66,13 +67,17 @@ def export_history(
             warehouse.table_history_tables(tables, since, until),
         )
 
+    names = [*streams, *tables]
+    holds = [
+        hold for hold in warehouse.holds(names, ended=True) if hold.was_in_effect(since, until)
+    ]
     period = {"from": _written(since), "to": _written(until)}
     with _sink(settings, bounds) as sink:
         if settings.format == "html":
             key = None if signer is None else signer.fingerprint
-            _write_text(sink, _page(warehouse, runs, period, [*streams, *tables], key))
+            _write_text(sink, _page(warehouse, runs, period, names, holds, key))
         elif settings.format == "json":
-            _write_text(sink, json_pieces(runs(), period))
+            _write_text(sink, json_pieces(runs(), period, (hold.as_json() for hold in holds)))
         else:
             _write_rows(settings, sink, runs(), of_tables=bool(tables))
     if signer is not None and bounds.output is not None:
@@ -128,6 +133,7 @@ def _page(
     runs: Callable[[], Iterator[Any]],
     period: dict[str, str | None],
     names: Sequence[str],
+    holds: Sequence[Hold],
     key: str | None,
 ) -> Iterator[str]:
     """The page of runs, with the digest of their JSON, and the heads of their histories."""
@@ -135,9 +141,11 @@ def _page(
     from retention.views.history_export import json_pieces
 
     digest = hashlib.sha256()
-    for piece in json_pieces(runs(), period):
+    for piece in json_pieces(runs(), period, (hold.as_json() for hold in holds)):
         digest.update(piece.encode())
-    basis = EvidenceBasis(warehouse.basis_of_run, warehouse.chain_of, digest.hexdigest(), key)
+    basis = EvidenceBasis(
+        warehouse.basis_of_run, warehouse.chain_of, digest.hexdigest(), holds, key
+    )
     return evidence_page(runs(), period, names, basis)
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from retention.cli.app import app
-from retention.cli.arguments import OneStream, Streams
-from retention.cli.output import put_json, put_table
+from retention.cli.arguments import Streams, complete_stream
+from retention.cli.output import put_json, put_report, put_table
 from retention.cli.settings import Settings, settings_of
 
 if TYPE_CHECKING:
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 holds = typer.Typer(help="Keep messages whatever would remove them.", no_args_is_help=True)
 app.add_typer(holds, name="hold")
 
+StreamOrTable = Annotated[
+    str,
+    typer.Argument(metavar="STREAM|TABLE", show_default=False, autocompletion=complete_stream),
+]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept on record.")]
 _HEAD = ("STREAM", "HOLD", "COVERS", "UNTIL", "OWNER", "REASON")
 
@@ -26,7 +30,7 @@ _HEAD = ("STREAM", "HOLD", "COVERS", "UNTIL", "OWNER", "REASON")
 @holds.command()
 def add(
     ctx: typer.Context,
-    stream: OneStream,
+    stream: StreamOrTable,
     reason: Reason,
     subject: Annotated[
         str | None,
@@ -44,6 +48,10 @@ def add(
     to_time: Annotated[
         str | None, typer.Option("--to", metavar="TIME", help="Stored before this time.")
     ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN=VALUE,…", help="Of a table: rows with these values."),
+    ] = None,
     owner: Annotated[
         str | None, typer.Option(metavar="TEXT", help="The person or case to ask about it.")
     ] = None,
@@ -52,9 +60,14 @@ def add(
         typer.Option(metavar="TIME", help="The time at which it ends. Default: when released."),
     ] = None,
 ) -> None:
-    """Place a legal hold: nothing removes the messages that match all options, present or future."""
+    """Place a legal hold: nothing removes the messages or rows that match all options, present or future."""
     settings = settings_of(ctx)
-    placed = settings.open().hold(
+    warehouse, values = settings.open(), None
+    if key is not None:
+        from retention.tables.holds import parse_held_key
+
+        values = parse_held_key(warehouse.table(stream).opened, key)
+    placed = warehouse.hold(
         stream,
         reason=reason,
         subject=subject,
@@ -62,6 +75,7 @@ def add(
         to_seq=to_seq,
         from_time=from_time,
         to_time=to_time,
+        key=values,
         owner=owner,
         until=until,
     )
@@ -93,10 +107,11 @@ def release(
 
 
 def _put(settings: Settings, listed: Sequence[Hold]) -> None:
-    from retention.views.text_hold import hold_row
+    from retention.views.text_hold import after_runs_text, hold_row
 
     if settings.format == "table":
         put_table(_HEAD, map(hold_row, listed))
+        put_report([line for hold in listed for line in after_runs_text(hold)])
     else:
         entries = [hold.as_json() for hold in listed]
         put_json(settings, entries, entries)

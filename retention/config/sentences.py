@@ -103,6 +103,21 @@ _STREAM = (
         "consumers": "Consumers to create or update; an unlisted one is not deleted.",
     }
 )
+_HOLDS = {
+    "holds": "Legal holds, which the next run that removes records. Deleting a line releases nothing; a changed one is"
+    " another legal hold.",
+}
+_HOLD = {
+    "reason": "Kept on record.",
+    "owner": "The person or case to ask about it.",
+    "from": "Only what was stored at this time or later; of a table, by its time column.",
+    "to": "Only what was stored before this time.",
+    "until": "The time at which it ends; by default when it is released.",
+}
+_OFFSETS = _HOLD | {
+    "from_seq": "The lowest sequence, or offset in each partition.",
+    "to_seq": "The highest one.",
+}
 _LIMITS = {
     "max_age": "Rows of this age are removed; needs time.",
     "max_rows_per_key": "The most rows of a key; its oldest are removed. Needs key, and time or order.",
@@ -128,9 +143,10 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "tables": "Tables of other owners, whose rows are removed where they are.",
     },
     "StorageSettings": _STORAGE,
-    "StreamConfig": _STREAM,
+    "StreamConfig": _STREAM | _HOLDS,
     "TopicConfig": _KEEPING
     | _SELECTED
+    | _HOLDS
     | {
         "name": "The name: 1 to 255 bytes, any of them.",
         "stream": "Iggy's stream, under which statistics group the topic.",
@@ -155,6 +171,7 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     "TableConfig": _RUNS
     | _SELECTED
     | _LIMITS
+    | _HOLDS
     | {
         "name": f"{_NAME}.",
         "location": "A directory, relative to this file, s3://bucket/prefix, or catalog.schema.table of Spark; neither"
@@ -214,6 +231,9 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "min_kept_messages": "Refuses a pass that removes something and leaves fewer messages.",
         "min_kept_rows": "The same, by the name for tables.",
     },
+    "StreamHold": _OFFSETS | {"subject": "A subject filter."},
+    "TopicHold": _OFFSETS,
+    "RowHold": _HOLD | {"key": "Column → the value of covered rows; any columns of the table."},
     "ConsumerHold": {
         "consumers": "all, or the names of the consumers for which messages are kept.",
         "action": "hold keeps the messages, warn only reports them.",

@@ -18,6 +18,7 @@ _OURS = {
     "release_share",
     "hold_for_consumers",
     "consumers",
+    "holds",
 }
 """Fields of a stream that servers do not have; its consumers have requests of their own."""
 

@@ -19,6 +19,7 @@ from retention.core.policy import Policy
 from retention.core.units import MINUTE
 
 if TYPE_CHECKING:
+    from retention.config.holds import TopicHold
     from retention.config.topic import TopicConfig
 
 DEFAULT_DUPLICATE_WINDOW_NS = 2 * MINUTE
@@ -49,6 +50,11 @@ class StreamConfig(StreamFields):
     def topic(self) -> TopicConfig | None:
         """The topic that this stream implements; None: the stream is not a topic."""
         return None
+
+    @property
+    def written_holds(self) -> tuple[TopicHold, ...]:
+        """The legal holds that the file has."""
+        return self.holds
 
     @property
     def partitions(self) -> int:

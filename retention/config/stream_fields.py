@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import WithJsonSchema
 
 from retention.config.consumer import ConsumerConfig
+from retention.config.holds import StreamHold
 from retention.config.keeping import Selected, StorageSettings
 from retention.config.nested import (
     ConsumerHold,
@@ -83,4 +84,5 @@ class StreamFields(StorageSettings, Selected, DescriptiveFields):
     unmatched: Unmatched = "keep"
     release_share: Annotated[Share, WithJsonSchema({"const": 0})] = 0
     hold_for_consumers: ConsumerHold | None = None
+    holds: tuple[StreamHold, ...] = ()
     consumers: tuple[ConsumerConfig, ...] = ()

@@ -8,6 +8,7 @@ from typing import Any, Self
 from pydantic import field_validator, model_validator
 
 from retention.config.checks.table import table_refusals
+from retention.config.holds import RowHold
 from retention.config.keeping import RunSettings, Selected
 from retention.config.table_types import (
     AgeLimit,
@@ -101,6 +102,7 @@ class TableConfig(_Limits, RunSettings, Selected):
     """The form in which records of runs keep the keys of removed rows, beside their times; none: neither."""
     exclusive: Flag = False
     """Whether no other program writes the table while the engine does, so that Spark may commit on S3."""
+    holds: tuple[RowHold, ...] = ()
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -8,6 +8,7 @@ from typing import Self
 
 from pydantic import model_validator
 
+from retention.config.holds import TopicHold
 from retention.config.keeping import KeepingSettings, Selected
 from retention.config.topic_settings import (
     LARGEST_SEGMENT,
@@ -53,6 +54,7 @@ class TopicConfig(KeepingSettings, Selected):
     """The age of its first message at which an active segment is sealed, nanoseconds; 0: never, as in Iggy."""
     seed_names: Flag = False
     """Whether the name is converted to the form that servers of 2023 used."""
+    holds: tuple[TopicHold, ...] = ()
 
     @model_validator(mode="after")
     def _check_and_normalise(self) -> Self:

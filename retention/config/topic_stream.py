@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from retention.config.holds import TopicHold
 from retention.config.keeping import KeepingSettings, Selected
 from retention.config.stream import StreamConfig
 from retention.config.topic import TopicConfig
@@ -26,6 +27,11 @@ class TopicStream(StreamConfig):
     def topic(self) -> TopicConfig:
         """The topic."""
         return self.of
+
+    @property
+    def written_holds(self) -> tuple[TopicHold, ...]:
+        """The legal holds that the file has."""
+        return self.of.holds
 
     @property
     def partitions(self) -> int:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
+
+from retention.config.holds import StreamHold
 from retention.context.context import OpenedStream
 from retention.core.inventory import Counters
 from retention.core.spoken_commands import command
@@ -16,19 +20,73 @@ from retention.ports import Swap
 from retention.rules.holds import NO_HOLDS, LegalHolds
 from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from retention.storage.crash_points import Step, reached
-from retention.stores.holds import Hold, HoldEnd, HoldRecords
+from retention.stores.holds import (
+    CONFIGURATION,
+    Hold,
+    HoldEnd,
+    HoldRecords,
+    configured,
+    listed_holds,
+)
 from retention.stores.layout import note_holding
 
 ATTEMPTS = 20
 
 
 def has_hold_records(opened: OpenedStream) -> bool:
-    """Whether a stream has records of legal holds, also of ones that ended."""
-    return HoldRecords(opened.root, opened.name).count() > 0
+    """Whether a stream has records of legal holds, also of ones that ended, or its configuration has some."""
+    return bool(opened.config.written_holds) or HoldRecords(opened.root, opened.name).count() > 0
+
+
+def holds_of(opened: OpenedStream) -> tuple[Hold, ...]:
+    """The legal holds in effect, and those that the configuration has and the next run that removes records.
+
+    Raises:
+        DamagedError: a record cannot be read.
+    """
+    return _listed(opened, HoldRecords(opened.root, opened.name).in_effect())
+
+
+def _listed(opened: OpenedStream, recorded: Sequence[Hold]) -> tuple[Hold, ...]:
+    written = [
+        Hold(
+            opened.name,
+            each.id,
+            each.reason,
+            each.subject if isinstance(each, StreamHold) else None,
+            None if each.ranges is None else np.array([each.ranges]),
+            each.since,
+            each.before,
+            each.until,
+            each.owner,
+            opened.clock(),
+        )
+        for each in opened.config.written_holds
+    ]
+    is_asked = written or any(CONFIGURATION in (hold.initiator or {}) for hold in recorded)
+    names = HoldRecords(opened.root, opened.name).names() if is_asked else set[str]()
+    return listed_holds(recorded, names, written, opened.clock())
+
+
+def place_written(opened: OpenedStream) -> None:
+    """Place the legal holds of the configuration that no record has yet, under the maintenance lease.
+
+    Raises:
+        DamagedError: as `holds_in_effect`.
+        BusyError: as `place_hold`.
+    """
+    if not opened.config.written_holds or not opened.store.exists():
+        return
+    file = "" if opened.owner is None else str(opened.owner)
+    for hold in holds_of(opened):
+        if hold.line == "pending":
+            place_hold(opened, configured(hold, initiator(), file))
 
 
 def holds_in_effect(opened: OpenedStream, counters: Counters) -> LegalHolds:
-    """The legal holds that removals must respect; one that is due is in effect until a removing run records its end.
+    """The legal holds that removals must respect: also those of the configuration that no record has yet.
+
+    One that is due is in effect until a run that removes records its end.
 
     Args:
         opened: the stream.
@@ -46,8 +104,9 @@ def holds_in_effect(opened: OpenedStream, counters: Counters) -> LegalHolds:
             f"{there} are there, so it is unknown which messages must be kept; nothing was removed; restore that "
             "directory from a copy"
         )
-    in_effect = tuple(hold.messages for hold in holds if hold.end is None)
-    return LegalHolds(in_effect, counters.holds) if there else NO_HOLDS
+    listed = _listed(opened, [hold for hold in holds if hold.end is None])
+    in_effect = tuple(hold.messages for hold in listed)
+    return LegalHolds(in_effect, counters.holds) if there or in_effect else NO_HOLDS
 
 
 def place_hold(opened: OpenedStream, hold: Hold) -> None:
@@ -90,6 +149,9 @@ def expire_holds(opened: OpenedStream) -> None:
     for hold in HoldRecords(opened.root, opened.name).all():
         if hold.end is None and hold.is_due(opened.clock()):
             end_hold(opened, hold, "expired", "its time was over")
+    # A killed process may have left a record that the log does not count.
+    if opened.store.exists():
+        count_holds(opened)
 
 
 def expired_since(opened: OpenedStream, since_ns: int) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from retention.context.context import OpenedStream
-from retention.context.holds import expire_holds
+from retention.context.holds import expire_holds, place_written
 from retention.context.ownership import note_owner
 from retention.stores.lease import lease
 from retention.stores.pauses import refuse_paused
@@ -36,7 +36,7 @@ def maintaining(opened: OpenedStream, *, at_least_s: float = 0.0) -> Iterator[No
 def removing(opened: OpenedStream, *, at_least_s: float = 0.0) -> Iterator[None]:
     """Hold the maintenance lease, as `maintaining`, for a block that removes messages or deletes removed files.
 
-    Legal holds whose time is over end here, on record.
+    Legal holds of the configuration are placed here, and those whose time is over end, on record.
 
     Raises:
         RefusedError: as `maintaining`; or a person has paused removals.
@@ -44,5 +44,6 @@ def removing(opened: OpenedStream, *, at_least_s: float = 0.0) -> Iterator[None]
     """
     with maintaining(opened, at_least_s=at_least_s):
         refuse_paused(opened.warehouse, opened.root, opened.name)
+        place_written(opened)
         expire_holds(opened)
         yield

@@ -29,6 +29,8 @@ class Hindrance(StrEnum):
     """A log entry younger than the grace names it: a version added or removed it."""
     GRACE = "grace"
     """Dead for a shorter time than the grace."""
+    HELD = "held"
+    """A legal hold may cover one of its messages."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class Evidence:
     """Paths in the records of runs with an unknown outcome."""
     is_whole: bool = True
     """Whether the log has every entry since the cutoff."""
+    held: Collection[str] = frozenset()
+    """Paths of files that may have messages under a legal hold."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,9 @@ def hindrance(file: DeadFile, evidence: Evidence) -> Hindrance | None:
         return Hindrance.GRACE
     if not evidence.is_whole:
         return Hindrance.GAP
-    return Hindrance.RECENT if file.path in evidence.recent else None
+    if file.path in evidence.recent:
+        return Hindrance.RECENT
+    return Hindrance.HELD if file.path in evidence.held else None
 
 
 def decide_dead(files: Iterable[DeadFile], evidence: Evidence) -> DeadFileDecision:

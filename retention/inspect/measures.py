@@ -11,12 +11,12 @@ from retention.apply.compact import show_compaction
 from retention.apply.reclaim.report import Amount, ReclaimReport
 from retention.apply.reclaim.run import plan_reclaim
 from retention.context.context import OpenedStream
+from retention.context.holds import holds_of
 from retention.context.ownership import is_unlisted
 from retention.core.units import DAY, SECOND
 from retention.inspect.lag import look
 from retention.ports import Snapshot, VersionToken
 from retention.rules.acting import acting_rules
-from retention.stores.holds import HoldRecords
 from retention.stores.pauses import pause_of
 from retention.stores.sidecar.kept_measures import KeptMeasures, keep_measures, recall_measures
 from retention.stores.sidecar.last_verification import LastVerification, last_verification
@@ -71,6 +71,8 @@ class TableMeasures:
     """Whether a person has paused removals."""
     verified: LastVerification | None = None
     """Its last finished verification; None: there was none."""
+    holds: int = 0
+    """The legal holds in effect."""
 
 
 def measure_table(opened: OpenedTable, as_of_ns: int) -> TableMeasures:
@@ -83,7 +85,12 @@ def measure_table(opened: OpenedTable, as_of_ns: int) -> TableMeasures:
     lag = None if state.due is None else state.behind_ns(as_of_ns) / SECOND
     rules, is_paused = set_limits(opened.policy), state.paused is not None
     verified = last_verification(opened.home)
-    return TableMeasures(lag, state.rows, state.bytes, state.files, rules, is_paused, verified)
+    return TableMeasures(
+        lag,
+        *(state.rows, state.bytes, state.files, rules, is_paused),
+        verified,
+        len(state.holds),
+    )
 
 
 def measure(opened: OpenedStream, as_of_ns: int) -> Measures:
@@ -147,6 +154,6 @@ def _measures(
         0.0 if dead.oldest_ns is None else max(as_of_ns - dead.oldest_ns, 0) / SECOND,
         acting_rules(opened.config.policy()),
         pause_of(opened.warehouse, opened.root, opened.name) is not None,
-        len(HoldRecords(opened.root, opened.name).in_effect()),
+        len(holds_of(opened)),
         last_verification(opened.root),
     )

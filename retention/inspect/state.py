@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from retention.config.topic import TopicConfig
 from retention.context.context import OpenedStream
 from retention.context.dropped import dropped_of
-from retention.context.holds import holds_in_effect
+from retention.context.holds import holds_in_effect, holds_of
 from retention.context.ownership import is_unlisted, other_owner
 from retention.context.position import locate, next_seq_without_table
 from retention.core import kv
@@ -33,7 +33,7 @@ from retention.planners.probe import UnopenedRows
 from retention.planners.retention import decide
 from retention.planners.topic import plan_topic_table
 from retention.schemas.files import FILE_STATS
-from retention.stores.holds import Hold, HoldRecords
+from retention.stores.holds import Hold
 from retention.stores.pauses import Pause, pause_of
 
 
@@ -132,7 +132,7 @@ def state_of(opened: OpenedStream, as_of_ns: int) -> State:
         unlisted=is_unlisted(opened),
         owner=None if other is None else str(other),
         paused=pause_of(opened.warehouse, opened.root, opened.name),
-        holds=HoldRecords(opened.root, opened.name).in_effect(),
+        holds=holds_of(opened),
     )
 
 

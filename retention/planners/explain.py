@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from retention.context.context import OpenedStream
+from retention.context.holds import holds_of
 from retention.core.labels import on_stream
 from retention.core.units import format_instant
 from retention.core.wording import counted
@@ -28,7 +29,6 @@ from retention.planners.table import plan_table
 from retention.planners.topic import plan_topic_table
 from retention.ports import Snapshot
 from retention.schemas.messages import NEVER
-from retention.stores.holds import HoldRecords
 
 
 class Explainer(Protocol):
@@ -104,7 +104,7 @@ def _with_holds(
     row = pa.table({name: [message[name]] for name in ("seq", "subject", "ts_ns")})
     lines = tuple(
         f"legal hold {hold.id} covers it ({hold.reason})"
-        for hold in HoldRecords(opened.root, opened.name).in_effect()
+        for hold in holds_of(opened)
         if hold.messages.covers(row).any()
     )
     if not lines:

@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from retention.core.json_object import JsonObject
+from retention.core.table_policy import Unit
 from retention.core.units import SECOND
 from retention.errors import DamagedError
 from retention.rules.holds import EVERY_SEQ, FOREVER_NS, SINCE_EVER_NS, HeldMessages
@@ -31,7 +32,19 @@ _RANGES = ".parquet"
 _IN_RECORD = 1_000
 """The maximum number of ranges in a record; more are stored in a file beside it."""
 
+CONFIGURATION = "configuration"
+"""The key under which the initiator of a legal hold has the configuration that placed it."""
+
 Instant = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+
+
+class TimeOfRows(BaseModel):
+    """The time column of a table, as configured when a legal hold by time was placed."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    column: str
+    unit: Unit | None = None
+    zone: str | None = None
 
 
 class _Placed(BaseModel):
@@ -50,6 +63,8 @@ class _Placed(BaseModel):
     owner: str | None
     at_ns: Instant
     initiator: dict[str, Any]
+    values: dict[str, str] | None = None
+    time: TimeOfRows | None = None
 
 
 class _Ended(BaseModel):
@@ -96,6 +111,16 @@ class Hold:
     initiator: Mapping[str, Any] | None = None
     end: HoldEnd | None = None
     """Its end; None: it is in effect."""
+    values: Mapping[str, str] | None = None
+    """Column of a table in place → the value of covered rows, as text; None: any values."""
+    time: TimeOfRows | None = None
+    """The column to which `from_ns` and `to_ns` refer in a table in place; None: they do not restrict its rows."""
+    after_runs: tuple[str, ...] = ()
+    """Runs on a table in place that were committing when it was placed, and may remove rows that it covers."""
+
+    line: Literal["pending", "deleted"] | None = None
+    """`pending`: the configuration has it, and no record places it yet, so that runs plan as if it were in effect.
+    `deleted`: it is in effect, and the configuration from which it came no longer has it. None: neither."""
 
     @property
     def messages(self) -> HeldMessages:
@@ -111,6 +136,12 @@ class Hold:
     def is_due(self, now_ns: int) -> bool:
         """Whether its `until` has passed."""
         return self.until_ns is not None and self.until_ns <= now_ns
+
+    def was_in_effect(self, since_ns: int | None, until_ns: int | None) -> bool:
+        """Whether it was in effect, on record, at some time from one instant until before another; None: no limit."""
+        begins_too_late = until_ns is not None and self.at_ns >= until_ns
+        ended = since_ns is not None and self.end is not None and self.end.at_ns < since_ns
+        return self.line != "pending" and not begins_too_late and not ended
 
     def as_json(self) -> JsonObject:
         """The legal hold as JSON values; of many ranges only their number and bounds."""
@@ -130,6 +161,14 @@ class Hold:
             "at_ns": self.at_ns,
             "initiator": dict(self.initiator or {}),
         }
+        if self.values is not None:
+            values["key"] = dict(self.values)
+        if self.time is not None:
+            values["time"] = self.time.column
+        if self.line is not None:
+            values["line"] = self.line
+        if self.after_runs:
+            values["after_runs"] = list(self.after_runs)
         if self.end is not None:
             values["end"] = vars(self.end) | {"initiator": dict(self.end.initiator)}
         return values
@@ -146,6 +185,14 @@ class HoldRecords:
     def count(self) -> int:
         """The number of records: of legal holds placed, and of those that ended."""
         return sum(name.endswith(_PLACED) for name in files.names(self._directory))
+
+    def names(self) -> set[str]:
+        """The names of the records."""
+        return {name for name in files.names(self._directory) if name.endswith(_PLACED)}
+
+    def missing(self, name: str) -> DamagedError:
+        """The error of a record that is missing."""
+        return self._damaged(files.join(self._directory, name))
 
     def has(self, hold_id: str) -> bool:
         """Whether a legal hold was placed on the stream, also one that ended; reads no record."""
@@ -204,6 +251,7 @@ class HoldRecords:
                 "owner": hold.owner,
                 "at_ns": hold.at_ns,
                 "initiator": dict(hold.initiator or {}),
+                **_of_table(hold),
             },
         )
 
@@ -241,6 +289,8 @@ class HoldRecords:
                 placed.owner,
                 placed.at_ns,
                 placed.initiator,
+                values=placed.values,
+                time=placed.time,
             )
             if not has_ended:
                 return hold
@@ -276,10 +326,50 @@ class HoldRecords:
         )
 
 
+def configured(hold: Hold, initiator: Mapping[str, Any], file: str) -> Hold:
+    """A legal hold as placed by a configuration."""
+    return replace(hold, initiator={**initiator, CONFIGURATION: file}, line=None)
+
+
+def listed_holds(
+    recorded: Sequence[Hold], names: Set[str], written: Sequence[Hold], now_ns: int
+) -> tuple[Hold, ...]:
+    """The legal holds in effect, and those that are written in the configuration and not recorded yet.
+
+    Args:
+        recorded: those in effect by their records.
+        names: the names of all records, also of legal holds that ended.
+        written: those of the configuration.
+        now_ns: the wall clock; a legal hold that would expire at once is not placed.
+    """
+    ids = {hold.id for hold in written}
+    in_effect = [
+        replace(hold, line="deleted")
+        if CONFIGURATION in (hold.initiator or {}) and hold.id not in ids
+        else hold
+        for hold in recorded
+    ]
+    pending = (hold for hold in written if f"{hold.id}{_PLACED}" not in names)
+    return (
+        *in_effect,
+        *(replace(hold, line="pending") for hold in pending if not hold.is_due(now_ns)),
+    )
+
+
 def new_id(now_ns: int) -> str:
     """A new id of a legal hold: the second in which it is placed, and a random part."""
     second = datetime.fromtimestamp(now_ns // SECOND, UTC)
     return f"{second:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}"
+
+
+def _of_table(hold: Hold) -> JsonObject:
+    """The fields that only the record of a table has, so that earlier builds read those of streams."""
+    fields: JsonObject = {}
+    if hold.values is not None:
+        fields["values"] = dict(hold.values)
+    if hold.time is not None:
+        fields["time"] = hold.time.model_dump()
+    return fields
 
 
 def _fields(location: str) -> dict[str, Any]:

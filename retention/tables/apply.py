@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pyarrow.compute as pc
 
@@ -15,7 +16,9 @@ from retention.engine_port import Engine
 from retention.errors import ConflictError, StalePlanError
 from retention.history.kinds import TableApplied
 from retention.tables.access import access_of
+from retention.tables.committing import committing
 from retention.tables.evidence import write_evidence
+from retention.tables.holds import TableHoldRecords, expire_holds, refuse_changed_holds
 from retention.tables.opened import OpenedTable
 from retention.tables.permits import (
     Permit,
@@ -59,10 +62,11 @@ def apply_now(
         return answer
     check_instant(table, table.history, as_of_ns, guards, "row")
     settle_interrupted(table)
+    expired = expire_holds(table) or None
     for tries in range(1, _TRIES + 1):
         plan = plan_table(table, as_of_ns, choose_engine)
         try:
-            return apply_plan(table, plan, guards)
+            return replace(apply_plan(table, plan, guards), expired_holds=expired)
         except (ConflictError, StalePlanError):
             if tries == _TRIES:
                 raise
@@ -98,6 +102,8 @@ def apply_plan(
         check_plan(table, plan, guards)
         current = access_of(table).read_to_commit(table)
         _refuse_table(plan, current)
+        TableHoldRecords(table).place_written()
+        refuse_changed_holds(table, plan)
         findings = [each.as_json() for each in judge(table, plan, guards, current)] or None
         if plan.is_empty:
             return TableReport("", plan, current.version, seconds=time.monotonic() - started)
@@ -114,9 +120,12 @@ def apply_plan(
             "numDeletedRows": plan.removed_rows,
             "numAddedFiles": len(staged.copies),
         }
-        version = commit_recorded(
-            table, current, intent, guarded(table, plan, guards, staged), "DELETE", numbers
-        ).committed_version
+        judged = guarded(table, plan, guards, permit, staged)
+        with committing(table, permit.run):
+            refuse_changed_holds(table, plan)
+            version = commit_recorded(
+                table, current, intent, judged, "DELETE", numbers
+            ).committed_version
     seconds = time.monotonic() - started
     return TableReport(permit.run, plan, version, staged.bytes_written(), seconds, findings)
 

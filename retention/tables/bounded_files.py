@@ -24,6 +24,8 @@ from retention.rules.tables.files import decide_files, files_beyond_bytes
 from retention.rules.tables.matching import limits_of, where_columns
 from retention.rules.tables.ticks import TimeColumns
 from retention.tables.bounds import by_path, file_bounds, live_rows, times_of
+from retention.tables.held_rows import TableHolds
+from retention.tables.holds import TableHoldRecords
 from retention.tables.opened import OpenedTable
 
 
@@ -122,6 +124,10 @@ class BoundedFiles:
     times: TimeColumns
     rows: Array
     bounds: pa.Table
+    some_held: Array
+    """A mask of the files that may have rows under a legal hold."""
+    all_held: Array
+    """A mask of the files with only such rows."""
 
     @classmethod
     def of(cls, table: OpenedTable, snapshot: DeltaSnapshot) -> BoundedFiles | None:
@@ -131,7 +137,11 @@ class BoundedFiles:
         times, order = times_of(snapshot, table.policy), by_path(snapshot)
         rows = live_rows(snapshot, order)
         bounds = file_bounds(snapshot, table.policy, times, order, pa.array(rows))
-        return cls(table, snapshot, times, rows, bounds)
+        none = np.zeros(len(rows), dtype=bool)
+        ordered = replace(snapshot, files=snapshot.files.take(pa.array(order)))
+        holds = TableHolds.of(table, snapshot, TableHoldRecords(table).in_effect())
+        some, every = holds.masks(ordered, rows) if holds.holds else (none, none)
+        return cls(table, snapshot, times, rows, bounds, some, every)
 
     def estimate(self, as_of_ns: int) -> TableEstimate:
         """The bounds of a pass at an instant."""
@@ -147,13 +157,16 @@ class BoundedFiles:
         fewest, most = beyond(whole | is_open) & ~is_open, beyond(whole)
         surely = {limit: whole & (decided.verdicts == at) for at, limit in enumerate(LIMITS)}
         surely["max_bytes"] = surely["max_bytes"] | fewest
-        perhaps = is_open | most
+        surely = {limit: mask & ~self.some_held for limit, mask in surely.items()}
+        perhaps = (is_open | most | (whole & self.some_held)) & ~self.all_held
+        is_open |= whole & self.some_held
 
         def total(mask: Any, numbers: Array = rows) -> int:
             return int(numbers[mask].sum())
 
         sizes = bounds["bytes"].to_numpy()
-        surely_whole, perhaps_whole = whole | fewest, whole | perhaps
+        surely_whole = (whole | fewest) & ~self.some_held
+        perhaps_whole = surely_whole | perhaps
 
         by_rule = {
             limit: Bounds(total(surely[limit]), total(surely[limit] | perhaps))
@@ -228,7 +241,14 @@ class BoundedFiles:
             }
         )
         bounds = pa.concat_tables([self.bounds, added])
-        return replace(self, rows=np.append(self.rows, rows), bounds=bounds)
+        may_be_held = np.full(len(rows), fill_value=self.some_held.any())
+        return replace(
+            self,
+            rows=np.append(self.rows, rows),
+            bounds=bounds,
+            some_held=np.append(self.some_held, may_be_held),
+            all_held=np.append(self.all_held, np.zeros(len(rows), dtype=bool)),
+        )
 
     def due_since(self, as_of_ns: int) -> int:
         """The instant of `TableState.since_ns`, if a pass at `as_of_ns` surely removes rows."""

@@ -6,7 +6,7 @@ A plan of the whole table decides; the rows of a key tell how many newer ones ea
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 from urllib.parse import unquote
@@ -33,6 +33,8 @@ from retention.tables.bounds import (
     partition_values,
     times_of,
 )
+from retention.tables.held_rows import TableHolds
+from retention.tables.holds import TableHoldRecords
 from retention.tables.narrow import NarrowReader, shown_columns, shown_name
 from retention.tables.opened import OpenedTable
 from retention.tables.plan import TablePlan
@@ -61,6 +63,8 @@ class LiveRow:
     """A limit that counts it → the newer rows, of its key or all, or the bytes, with which it is removed."""
     has_time: bool
     has_key: bool
+    legal_holds: Mapping[str, str] = field(default_factory=dict)
+    """Legal hold that covers it → the reason of the hold."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +153,9 @@ class _Rows:
     live: Array
     """The live rows of each, in that order."""
     choose_engine: ChooseEngine
+    holds: TableHolds
+    reasons: Mapping[str, str]
+    """Legal hold in effect → its reason."""
 
     @classmethod
     def planned(
@@ -163,7 +170,10 @@ class _Rows:
         reader = NarrowReader.of(snapshot, _rule_columns(table.policy))
         order = by_path(snapshot)
         rules = RowRules(table.policy, times_of(snapshot, table.policy), as_of_ns)
-        return cls(reader, rules, plan, order, live_rows(snapshot, order), choose_engine)
+        in_effect, live = TableHoldRecords(table).in_effect(), live_rows(snapshot, order)
+        typed = TableHolds.of(table, snapshot, in_effect)
+        reasons = {hold.id: hold.reason for hold in in_effect}
+        return cls(reader, rules, plan, order, live, choose_engine, typed, reasons)
 
     @cached_property
     def paths(self) -> list[str]:
@@ -177,16 +187,15 @@ class _Rows:
     def matching(self, values: Mapping[str, pa.Scalar], file: int | None = None) -> pa.Table:
         """The narrow rows with these values, of one file or of all."""
         numbers = self._possible(values) if file is None else [file]
-        tasks = [
-            self.reader.task(
-                number, self._snapshot.add_of(int(self.order[number])), int(self.live[number])
-            )
-            for number in numbers
-        ]
+        tasks = [self._task(number, self.reader) for number in numbers]
         weights = [task.narrow_bytes for task in tasks]
         engine = self.choose_engine(sum(weights))
         parts = engine.map(partial(_matching, values), tasks, weights)
         return pa.concat_tables([self._none(), *parts])
+
+    def _task(self, number: int, reader: NarrowReader) -> NarrowFile:
+        add = self._snapshot.add_of(int(self.order[number]))
+        return reader.task(number, add, int(self.live[number]))
 
     def around(self, file: str, row: int) -> pa.Table:
         """The narrow rows of the key of a row; if it has none, or no limit of keys counts it, the row alone."""
@@ -211,6 +220,7 @@ class _Rows:
         limits = self._limits(decided)
         values = self._values(decided).to_pylist()
         keys = [name for name in decided.column_names if name.startswith("key_")]
+        held = self._held(decided)
         return tuple(
             LiveRow(
                 self.paths[row["file"]],
@@ -222,9 +232,24 @@ class _Rows:
                 self._newer(row, spare[at]) if limits[at] is None else {},
                 has_time=row.get("time") is not None,
                 has_key=bool(keys) and all(row[name] is not None for name in keys),
+                legal_holds=held[at],
             )
             for at, row in enumerate(decided.to_pylist())
         )
+
+    def _held(self, rows: pa.Table) -> list[dict[str, str]]:
+        """The legal holds that cover each row, with their reasons."""
+        numbers = rows["file"].unique().to_pylist() if self.holds.holds else []
+        tasks = [partial(self._task, number) for number in numbers]
+        of_file = dict(zip(numbers, self.holds.covered(tasks, self.choose_engine), strict=True))
+        return [
+            {
+                hold: self.reasons[hold]
+                for hold, positions in of_file.get(file, {}).items()
+                if row in positions
+            }
+            for file, row in zip(rows["file"].to_pylist(), rows["row"].to_pylist(), strict=True)
+        ]
 
     def _none(self) -> pa.Table:
         place = [pa.field("file", pa.int64()), pa.field("row", pa.int64())]

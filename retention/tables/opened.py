@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from retention.config.holds import RowHold
 from retention.config.keeping import RunSettings
 from retention.core.subjects import path_name
 from retention.core.table_policy import EvidenceForm, TablePolicy
@@ -40,6 +41,10 @@ class OpenedTable:
     evidence: EvidenceForm = "keys"
     """The keys that the records of a run have of the rows that it removed: as they are, hashed, or not at all."""
     format: TableFormatName = "delta"
+    holds: tuple[RowHold, ...] = ()
+    """The legal holds that the configuration has."""
+    file: str = ""
+    """The configuration that lists the table; empty: none."""
 
     @property
     def home(self) -> str:

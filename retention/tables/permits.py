@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 from retention.apply.approval import PlannedLoss, check_approval, spend, spent_before
 from retention.apply.guards import (
@@ -23,6 +22,7 @@ from retention.errors import BusyError, RefusedError, StalePlanError
 from retention.history.record import SpentApproval
 from retention.rules.removal_guards import GuardFinding, Loss, guard_findings
 from retention.tables.bounds import by_path, live_rows
+from retention.tables.committing import refuse_forgotten
 from retention.tables.opened import OpenedTable
 from retention.tables.plan import TablePlan
 from retention.tables.report import TableReport
@@ -42,16 +42,17 @@ class Permit:
 
 @dataclass(frozen=True)
 class GuardedRemovals:
-    """Staged removals whose table has guards, which judge them by the rows that it has at the commit."""
+    """Staged removals that are judged again at the commit, by the rows that the table has then."""
 
     staged: StagedRemovals
     judge: Callable[[DeltaSnapshot], object]
-    """Refuses too large a removal."""
+    """Refuses a run that others settled, and too large a removal."""
 
     def actions(self, version: int, now_ms: int, snapshot: DeltaSnapshot) -> list[Action]:
         """The actions of a commit of this version; as `delta.commit.Build`.
 
         Raises:
+            BusyError: others settled the run.
             RefusedError: a guard refuses.
         """
         self.judge(snapshot)
@@ -154,12 +155,16 @@ def judge(
 
 
 def guarded(
-    table: OpenedTable, plan: TablePlan, guards: Guards, staged: StagedRemovals
-) -> StagedRemovals | GuardedRemovals:
-    """Staged removals as they are committed: judged again by the rows at the commit, if the table has guards."""
-    if table.settings.guards.rule() == NO_GUARDS or guards.allow_large:
-        return staged
-    return GuardedRemovals(staged, partial(judge, table, plan, guards))
+    table: OpenedTable, plan: TablePlan, guards: Guards, permit: Permit, staged: StagedRemovals
+) -> GuardedRemovals:
+    """Staged removals as they are committed: if nobody settled the run, and guards permit them by the rows then."""
+
+    def check(current: DeltaSnapshot) -> None:
+        refuse_forgotten(table, permit.run)
+        if not guards.allow_large:
+            judge(table, plan, guards, current)
+
+    return GuardedRemovals(staged, check)
 
 
 def refusal_of(table: OpenedTable, plan: TablePlan, guards: Guards) -> str | None:

@@ -105,6 +105,11 @@ class TablePlan:
     passed_over: Mapping[str, int] = field(default_factory=dict)
     """Reason → the number of files of a directory that stay whatever rows of them the limits remove."""
 
+    holds: tuple[str, ...] = ()
+    """The legal holds under which it was made."""
+    kept_by_holds: Mapping[str, int] | None = None
+    """Legal hold → the rows that it keeps from limits; None: none is in effect."""
+
     @cached_property
     def plan_id(self) -> str:
         """SHA-256 over all that the plan decides; equal plans have equal ids."""
@@ -115,6 +120,8 @@ class TablePlan:
             "as_of_ns": self.as_of_ns,
             "policy": self.policy.as_json(),
         }
+        if self.holds:
+            head["holds"] = self.holds
         digest = hashlib.sha256(json.dumps(head, sort_keys=True).encode())
         for removals in self.removals:
             for part in removals.digested():

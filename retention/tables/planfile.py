@@ -95,6 +95,7 @@ def _as_json(plan: TablePlan) -> dict[str, Any]:
         "bytes_read": plan.bytes_read,
         "table_rows": plan.rows,
         "passed_over": dict(plan.passed_over),
+        **({"holds": plan.holds, "kept_by_holds": plan.kept_by_holds} if plan.holds else {}),
         "plan_id": plan.plan_id,
     }
 
@@ -114,6 +115,8 @@ def _plan(value: Mapping[str, Any]) -> TablePlan:
         value["bytes_read"],
         value["table_rows"],
         passed_over=value["passed_over"],
+        holds=tuple(value.get("holds", ())),
+        kept_by_holds=value.get("kept_by_holds"),
     )
     if plan.plan_id != value["plan_id"]:
         raise ValueError("its content contradicts its id")

@@ -33,6 +33,8 @@ from retention.tables.bounds import (
     live_rows,
     times_of,
 )
+from retention.tables.held_rows import TableHolds, without_held
+from retention.tables.holds import TableHoldRecords
 from retention.tables.narrow import NarrowReader, shown_columns
 from retention.tables.opened import OpenedTable
 from retention.tables.permits import findings_of
@@ -115,8 +117,33 @@ def plan_snapshot(
         decided.read.bytes,
         int(numbered.rows.sum()),
     )
-    done = access_of(table).planned(plan, snapshot)
+    done = _without_held(table, access_of(table).planned(plan, snapshot), numbered, choose_engine)
     return replace(done, guards=findings_of(table.settings, done))
+
+
+def _without_held(
+    table: OpenedTable,
+    plan: TablePlan,
+    numbered: _Numbered,
+    choose_engine: Callable[[int], Engine],
+) -> TablePlan:
+    """The plan without the rows under legal holds, which are read after the table.
+
+    Raises:
+        DamagedError: a record of a legal hold is missing or cannot be read.
+        RefusedError: a legal hold does not fit the table any more.
+    """
+    in_effect = TableHoldRecords(table).in_effect()
+    if not in_effect:
+        return plan
+    holds = TableHolds.of(table, numbered.snapshot, in_effect)
+    only_whole = {"max_bytes"} if plan.policy.columns.size is None else set[str]()
+    left = without_held(holds, plan.removals, only_whole, choose_engine)
+    reduced = replace(plan, removals=left.removals, holds=holds.ids, kept_by_holds=left.kept)
+    done = access_of(table).planned(reduced, numbered.snapshot)
+    held = left.whole + len(reduced.removals) - len(done.removals)
+    passed_over = dict(plan.passed_over) | ({"with_rows_under_legal_holds": held} if held else {})
+    return replace(done, passed_over=passed_over)
 
 
 def _empty(table: OpenedTable, snapshot: DeltaSnapshot, as_of_ns: int) -> TablePlan:

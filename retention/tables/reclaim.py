@@ -11,7 +11,10 @@ from retention.core.json_object import JsonObject
 from retention.history.kinds import ClaimedFiles, TableReclaimed
 from retention.history.record import DONE
 from retention.tables.access import access_of
+from retention.tables.committing import committing
 from retention.tables.dead_files import DeadFiles, amount_of
+from retention.tables.held_files import not_held
+from retention.tables.holds import TableHoldRecords, expire_holds
 from retention.tables.opened import OpenedTable
 from retention.tables.recorded import removing
 from retention.tables.spent import forget, records_of, spent_of
@@ -57,7 +60,7 @@ def plan_table_reclaim(table: OpenedTable) -> TableReclaim:
     Raises:
         RetentionError: as `reclaim_table`.
     """
-    dead = access_of(table).dead_files(table)
+    dead = not_held(table, access_of(table).dead_files(table))
     return _report(table, dead, _spent(table, dead))
 
 
@@ -71,25 +74,28 @@ def reclaim_table(table: OpenedTable) -> TableReclaim:
         DamagedError, StorageError: the log, or the record of a run, cannot be read.
     """
     access = access_of(table)
+    expire_holds(table)
     with removing(table):
-        dead = access.dead_files(table)
-        spent, run = _spent(table, dead), None
-        report = _report(table, dead, spent)
-        if dead.going:
-            run = table.history.name_run(table.clock())
-            claimed = ClaimedFiles(files=report.going.files, bytes=report.going.bytes)
-            intent = TableReclaimed(
-                run=run,
-                as_of_ns=table.clock(),
-                stream=table.name,
-                location=table.location,
-                reclaimed={_REMOVED: claimed},
-            )
-            table.history.begin(intent)
-            access.delete_dead(dead.going)
-            table.history.finish(intent.updated(status=DONE))
-        forget(table, spent)
-    return replace(report, run=run, is_done=True)
+        run = table.history.name_run(table.clock())
+        TableHoldRecords(table).place_written()
+        with committing(table, run):
+            dead = not_held(table, access.dead_files(table))
+            spent = _spent(table, dead)
+            report = _report(table, dead, spent)
+            if dead.going:
+                claimed = ClaimedFiles(files=report.going.files, bytes=report.going.bytes)
+                intent = TableReclaimed(
+                    run=run,
+                    as_of_ns=table.clock(),
+                    stream=table.name,
+                    location=table.location,
+                    reclaimed={_REMOVED: claimed},
+                )
+                table.history.begin(intent)
+                access.delete_dead(dead.going)
+                table.history.finish(intent.updated(status=DONE))
+            forget(table, spent)
+    return replace(report, run=run if dead.going else None, is_done=True)
 
 
 def _report(table: OpenedTable, dead: DeadFiles, spent: Sequence[str]) -> TableReclaim:

@@ -18,6 +18,7 @@ from retention.storage.signals import uninterrupted
 from retention.stores.lease import lease
 from retention.stores.pauses import refuse_paused
 from retention.tables.access import access_of
+from retention.tables.committing import forget_committing
 from retention.tables.evidence import forget_evidence
 from retention.tables.opened import OpenedTable
 from retention.tables.records import write_digests
@@ -171,3 +172,4 @@ def settle(table: OpenedTable) -> None:
         elif isinstance(intent, TableReclaimed):
             # The files that it did not delete are found again.
             table.history.finish(intent.updated(status=DONE, settled=True))
+    forget_committing(table)

@@ -9,10 +9,11 @@ import pyarrow as pa
 from pyroaring import BitMap64
 
 from retention.core.spans import Array
+from retention.core.spoken_commands import command
 from retention.core.table_policy import LIMITS
 from retention.delta.snapshot import DeltaSnapshot
 from retention.delta.vectors import positions_of
-from retention.errors import StalePlanError
+from retention.errors import RefusedError, StalePlanError
 from retention.planners.table_rows import NarrowFile, read_narrow
 from retention.rules.tables.sql import statements
 from retention.tables.access import access_of
@@ -100,8 +101,14 @@ def plan_statements(table: OpenedTable, plan: TablePlan) -> list[str]:
 
     Raises:
         UsageError: no statement removes rows from such a table.
+        RefusedError: the plan was made under legal holds, which statements would ignore.
         StalePlanError: another table is there.
     """
+    if plan.holds:
+        raise RefusedError(
+            f"{table.name}: statements would remove rows under legal hold {', '.join(plan.holds)}; nothing was "
+            f"changed; {command('plan', table.name, options='--rows FILE')} lists the rows that a pass removes"
+        )
     named = access_of(table).named_in_sql(table)
     snapshot = _snapshot_of(table, plan)
     return statements(named, plan.policy, times_of(snapshot, plan.policy), plan.as_of_ns)

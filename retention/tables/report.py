@@ -29,6 +29,9 @@ class TableReport:
     superseded_by: Mapping[str, Any] | None = None
     """The earlier pass at a later instant, so that nothing was done: `as_of_ns`, `run`; None if there is none."""
 
+    expired_holds: Sequence[str] | None = None
+    """The legal holds that it is the first to ignore, because their time is over; None: none."""
+
     @property
     def is_left(self) -> bool:
         """Whether a budget deferred the table to the next run."""
@@ -46,7 +49,7 @@ class TableReport:
 
     def as_json(self) -> JsonObject:
         """The report's entry in the JSON output, with the plan's numbers."""
-        names = ("guards", "left", "spent_by", "superseded_by")
+        names = ("guards", "left", "spent_by", "superseded_by", "expired_holds")
         optional = {name: getattr(self, name) for name in names}
         return {
             **numbers_of(self.plan),
@@ -80,5 +83,6 @@ def numbers_of(plan: TablePlan) -> dict[str, Any]:
         "files_read": plan.files_read,
         "bytes_read": plan.bytes_read,
         "version_before": plan.version,
+        **({} if plan.kept_by_holds is None else {"kept_by_holds": dict(plan.kept_by_holds)}),
         **({"files_passed_over": dict(plan.passed_over)} if plan.passed_over else {}),
     }

@@ -11,6 +11,7 @@ from retention.core.json_object import JsonObject
 from retention.delta.features import refusal
 from retention.delta.snapshot import DeltaSnapshot
 from retention.plan.estimate_ranges import Bounds
+from retention.stores.holds import Hold
 from retention.stores.pauses import Pause, pause_of
 from retention.tables.access import access_of
 from retention.tables.bounded_files import (
@@ -19,6 +20,7 @@ from retention.tables.bounded_files import (
     TableForecast,
     empty_estimate,
 )
+from retention.tables.holds import TableHoldRecords
 from retention.tables.opened import OpenedTable
 
 
@@ -49,6 +51,8 @@ class TableState(Displayed):
     """The amounts due and their times."""
     paused: Pause | None = None
     """The pause that a person has placed on removals; None: there is none."""
+    holds: tuple[Hold, ...] = ()
+    """The legal holds in effect."""
 
     def behind_ns(self, as_of_ns: int) -> int:
         """The time by which the table is behind its limits at an instant, nanoseconds; 0: it is not."""
@@ -60,6 +64,8 @@ class TableState(Displayed):
         ahead = numbers.pop("ahead")
         if (paused := numbers.pop("paused")) is not None:
             numbers["paused"] = paused.as_json()
+        if holds := numbers.pop("holds"):
+            numbers["holds"] = [hold.as_json() for hold in holds]
         return numbers | asdict(ahead) | {"forecast": [asdict(due) for due in ahead.forecast]}
 
 
@@ -96,6 +102,7 @@ def state_of_table(table: OpenedTable, as_of_ns: int) -> TableState:
         *((None, None) if bounded is None else bounded.first_and_last()),
         TableForecast() if bounded is None else bounded.forecast(as_of_ns),
         pause_of(table.warehouse, table.home, table.name),
+        TableHoldRecords(table).in_effect(),
     )
 
 

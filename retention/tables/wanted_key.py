@@ -78,10 +78,17 @@ def _by_name(columns: TableColumns) -> dict[str, Column]:
 
 
 def _typed(table: str, values: Mapping[Column, Any], snapshot: DeltaSnapshot) -> Key:
-    return {column: _scalar(table, leaf_of(snapshot, column), values[column]) for column in values}
+    return {
+        column: scalar_of(table, leaf_of(snapshot, column), values[column]) for column in values
+    }
 
 
-def _scalar(table: str, leaf: Leaf, value: Any) -> pa.Scalar:
+def scalar_of(table: str, leaf: Leaf, value: Any) -> pa.Scalar:
+    """A value, as it is or as text, in the type of a column.
+
+    Raises:
+        UsageError: it is no value of that type.
+    """
     kind = arrow_type(leaf.type) or pa.string()
     try:
         scalar = pa.scalar(value).cast(kind) if isinstance(value, str) else pa.scalar(value, kind)

@@ -6,15 +6,19 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from retention.core.units import format_size
+from retention.core.units import format_instant, format_size
 from retention.history.chain import Chain
 from retention.inspect.run_basis import RunBasis
 from retention.views.history_export import cell, losses_of, rows_of, run_of
 from retention.views.page import Html, code, items, muted, name, page, table, text
+from retention.views.text_hold import by_whom, end_of, scope_of
+
+if TYPE_CHECKING:
+    from retention.stores.holds import Hold
 
 KIND = "retention evidence"
 _TITLE = "Evidence of removals"
@@ -41,6 +45,8 @@ class EvidenceBasis:
     """Gives the chain of the history of a stream or table."""
     digest: str
     """SHA-256 of the same runs as JSON, in hexadecimal."""
+    holds: Sequence[Hold] = ()
+    """The legal holds of the period."""
     key: str | None = None
     """The fingerprint of the key that signs the page; None: it is not signed."""
 
@@ -81,10 +87,35 @@ def _body(
         yield from _run(rows, basis.records(subject, run))
     if is_empty:
         yield muted("No run began in this period.")
+    yield from _legal_holds(basis.holds)
     yield from _heads({each: basis.chain(each) for each in names})
     if basis.key is not None:
         by = f"Signed (Ed25519) by the key {code(basis.key)}"
         yield f"<p>{by}; the signature is the file of the same name with .sig.</p>\n"
+
+
+def _legal_holds(holds: Sequence[Hold]) -> Iterator[str]:
+    """The section with the legal holds of the period: who placed each, and how it ended."""
+    yield "<h2>Legal holds</h2>\n"
+    if not holds:
+        yield muted("None was in effect in this period.")
+        return
+    yield from table(
+        ("History", "Hold", "Covers", "Placed", "By", "Owner", "Reason", "End"),
+        (
+            (
+                name(hold.stream),
+                code(hold.id),
+                scope_of(hold),
+                format_instant(hold.at_ns),
+                by_whom(hold.initiator),
+                hold.owner or "",
+                hold.reason,
+                end_of(hold),
+            )
+            for hold in holds
+        ),
+    )
 
 
 def _heads(chains: Mapping[str, Chain]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from retention.core.json_object import JsonObject
 from retention.core.units import format_instant
 from retention.schemas.history_export import (
     EXPORTED_LOSS,
@@ -42,19 +43,22 @@ def csv_lines(tables: Iterable[pa.Table], shape: pa.Schema) -> Iterator[str]:
         yield line.getvalue()
 
 
-def json_pieces(tables: Iterable[pa.Table], period: Mapping[str, str | None]) -> Iterator[str]:
-    """One JSON document in pieces: its kind, the period, and `runs`, each with its removals by segment or file.
+def json_pieces(
+    tables: Iterable[pa.Table], period: Mapping[str, str | None], holds: Iterable[JsonObject] = ()
+) -> Iterator[str]:
+    """One JSON document in pieces: its kind, the period, `runs` with their removals by segment or file, and `holds`.
 
     Args:
         tables: shapes `HISTORY_EXPORT` and `TABLE_HISTORY_EXPORT`; the rows of a run are adjacent.
         period: `from` and `to` as RFC 3339; None: no such limit.
+        holds: the legal holds of the period.
     """
     head = {"format_version": FORMAT_VERSION, "kind": KIND, **period}
     yield f"{json.dumps(head)[:-1]}, " + '"runs": ['
     for number, (_, rows) in enumerate(groupby(rows_of(tables), key=run_of)):
         yield ",\n" if number else "\n"
         yield from _run_pieces(rows)
-    yield "\n]}\n"
+    yield f'\n], "holds": {json.dumps(list(holds))}}}\n'
 
 
 def losses_of(first: str) -> list[str]:

@@ -63,6 +63,7 @@ HELP: Mapping[str, str] = {
     "retention_table_removed_rows_total": "Rows that runs removed, by limit.",
     "retention_table_removed_bytes_total": "Bytes of the whole files that runs removed.",
     "retention_table_reclaimed_bytes_total": "Bytes of removed files that reclaims deleted.",
+    "retention_table_holds": "The legal holds in effect on the table.",
     "retention_table_paused": "Whether a person has paused removals from the table (1) or not (0).",
     "retention_table_verified_timestamp_seconds": "When the last verification of the table ended, Unix time.",
     "retention_table_verify_findings": "Findings of the last verification, by state: damaged, unverified.",
@@ -226,6 +227,7 @@ def _of_table(measures: TableMeasures) -> Iterator[tuple[str, str, float]]:
     if measures.lag_seconds is not None:
         yield "lag_seconds", "", measures.lag_seconds
     yield "paused", "", measures.is_paused
+    yield "holds", "", measures.holds
     for name in ("rows", "bytes", "files"):
         yield name, "", getattr(measures, name)
     yield from _of_verification(measures.verified)

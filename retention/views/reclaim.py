@@ -9,6 +9,7 @@ from retention.core.json_object import JsonObject
 from retention.core.outcomes import Outcome, failure_entry
 from retention.core.units import format_size
 from retention.core.wording import counted
+from retention.views.text_hold import kept_text
 from retention.views.wording import brief_duration
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ _WORDS: Mapping[str, str] = {
     "unmarked": "named by no commit, and not marked as ours",
     "unfinished": "named by runs with an unknown outcome",
     "restored": "named again by a later entry of the log",
+    "held": "may have what a legal hold covers",
     "gap": "dead, but the log has lost entries younger than the grace period",
     "notes": "notes on deleted files",
     "log": "log entries replaced by a checkpoint or a list",
@@ -55,6 +57,7 @@ def reclaim_text(report: ReclaimReport) -> list[str]:
         else f"{report.stream}: nothing to delete, grace {grace}",
         *(f"  {_line(verb, name, amount)}" for name, amount in report.going.items()),
         *(f"  {_line('kept', name, amount)}" for name, amount in report.staying.items()),
+        *(f"  {line}" for line in kept_text(report.kept_by_holds, "file")),
     ]
 
 

@@ -213,6 +213,8 @@ def _planned_table() -> Schema:
             **dict.fromkeys(("needs_approval", "refused"), _or_null(_STRING)),
             "would_change": _BOOLEAN,
             "files_passed_over": _map(_INTEGER),
+            "kept_by_holds": _map(_INTEGER),
+            "expired_holds": _list(_STRING),
             "guards": _list(_guard("rows")),
             **dict.fromkeys(("left", "superseded_by", "earlier_try"), _OBJECT),
             "error": _ERROR,
@@ -254,7 +256,7 @@ def _reclaimed() -> Schema:
             **dict.fromkeys(("by_reason", "staying"), _map(amount)),
             "seconds": _NUMBER,
         },
-        {"error": _ERROR},
+        {"error": _ERROR, "kept_by_holds": _map(_INTEGER)},
     )
 
 

@@ -25,7 +25,12 @@ def table_explanation_json(explanation: TableExplanation) -> dict[str, Any]:
         "as_of_ns": explanation.as_of_ns,
         "key": None if key is None else _values(key),
         "rows": [
-            {**vars(row), "values": _values(row.values), "goes": row.limit is not None}
+            {
+                **vars(row),
+                "values": _values(row.values),
+                "goes": row.limit is not None,
+                "legal_holds": dict(row.legal_holds),
+            }
             for row in explanation.rows
         ],
         "removed": [_values(vars(removal)) for removal in explanation.removed],
@@ -92,6 +97,9 @@ def _fate(row: LiveRow, as_of_ns: int) -> str:
         return f"removed by {row.limit}" + (
             "" if due is None else f", due since {format_instant(due)}"
         )
+    if row.legal_holds:
+        covering = (f"legal hold {hold} covers it ({why})" for hold, why in row.legal_holds.items())
+        return "; ".join(["kept", *covering])
     by_instant = sorted(row.due.items(), key=itemgetter(1))
     later = [
         f"{limit} removes it at {format_instant(due)}"

@@ -11,6 +11,7 @@ from retention.core.units import format_size
 from retention.core.wording import counted
 from retention.plan.estimate_ranges import Bounds
 from retention.views.text_guards import guards_text, passed_guards_text
+from retention.views.text_hold import expired_text, holds_clause, kept_text
 from retention.views.text_pause import pause_clause
 from retention.views.wording import bounds_text, brief_duration, brief_instant
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 def table_plan_text(plan: TablePlan) -> list[str]:
     """The lines of a plan: the rows to remove, by which limit, and from how many files."""
-    notes = [f"  {text}" for text in [*rows_notes(plan), *guards_text(plan.guards)]]
+    kept = kept_text(plan.kept_by_holds, "row")
+    notes = [f"  {text}" for text in [*rows_notes(plan), *kept, *guards_text(plan.guards)]]
     instant = brief_instant(plan.as_of_ns)
     if plan.is_empty:
         return [f"{plan.table}: nothing to remove as of {instant}", *notes]
@@ -39,7 +41,8 @@ def table_report_text(report: TableReport) -> list[str]:
     plan = report.plan
     if report.is_left:
         return [f"{plan.table}: left for the next run"]
-    notes = [f"  {text}" for text in [*rows_notes(plan), *passed_guards_text(report)]]
+    on_hold = (*kept_text(plan.kept_by_holds, "row"), *expired_text(report.expired_holds))
+    notes = [f"  {text}" for text in [*rows_notes(plan), *on_hold, *passed_guards_text(report)]]
     if not plan.removed_rows:
         return [f"{plan.table}: removed nothing as of {brief_instant(plan.as_of_ns)}", *notes]
     written = f", wrote {format_size(report.bytes_written)}" if report.bytes_written else ""
@@ -100,7 +103,7 @@ def _due_rows(due: TableDue) -> str:
 def table_lag_text(state: TableState) -> str:
     """The clause for a pause of its removals, and for its lag behind its limits, as far as its log tells."""
     paused = "" if state.paused is None else f"{pause_clause(state.paused)}: "
-    return f"{paused}{_lag_clause(state)}"
+    return f"{paused}{_lag_clause(state)}{holds_clause(state.holds)}"
 
 
 def _lag_clause(state: TableState) -> str:

@@ -29,6 +29,9 @@ _SECTIONS = (
     ("compact", "Compaction"),
     ("approve", "Approval"),
     ("hold_for_consumers", "ConsumerHold"),
+    ("holds of a stream", "StreamHold"),
+    ("holds of a topic", "TopicHold"),
+    ("holds of a table", "RowHold"),
     ("mirror and sources", "StreamSource"),
     ("server_defaults", "ServerDefaults"),
 )
@@ -51,6 +54,7 @@ _MORE = {
     "compact": "semantics/compaction.md",
     "guards": "configuration.md#guards",
     "approve": "airflow.md",
+    "holds": "commands.md#hold-add-hold-ls-hold-release",
     "group": "many-streams.md",
     "tags": "many-streams.md",
     "policies": "configuration.md#policies-of-a-table",

@@ -95,8 +95,20 @@ KINDS = {
         ("retention/api/test_holding.py::test_no_removal_takes_a_held_message",),
     ),
     "another way to keep messages": Kind(
-        r"pause its removals instead|because it has no subjects|and a legal hold would begin another table",
+        r"because it has no subjects|and a legal hold would begin another table|hold them by subject, sequences",
         ("retention/api/test_holding.py::test_holds_that_cannot_be_are_refused",),
+    ),
+    "undo without a hold": Kind(
+        r"undo the run without --hold",
+        ("retention/api/test_holding.py::test_an_undo_of_a_drop_takes_no_hold",),
+    ),
+    "hold rows by their columns": Kind(
+        r"neither subjects nor sequences|names no `time` column of this table, so that no row can be held|"
+        r"statements would remove rows under legal hold|rows have no sequences by which",
+        (
+            "retention/tables/test_holds.py::test_holds_that_do_not_fit_are_refused",
+            "retention/tables/test_holds.py::test_a_saved_plan_from_before_a_hold_is_stale",
+        ),
     ),
     "repair foreign": Kind(
         r"repair foreign|_remedy\(layout, unfit\)|take it away|take the file away|write it without those columns",

@@ -343,6 +343,46 @@ def apply(folder: Path) -> None:
         raise outcome.error
 
 
+def hold_and_apply(folder: Path) -> None:
+    """Place a legal hold, unless an earlier process has done so, then apply."""
+    warehouse = opened_at(folder)
+    if not warehouse.holds():
+        warehouse.hold("ORDERS", reason="case 41", ranges=[(n, n) for n in range(5, 3_005, 2)])
+    apply(folder)
+
+
+def held(folder: Path, format_: str) -> None:
+    """Messages due, some under a legal hold."""
+    due(folder, format_)
+    opened_at(folder).hold("ORDERS", reason="case 41", to_seq=14)
+
+
+def release_and_apply(folder: Path) -> None:
+    """Release the legal hold, unless an earlier process has done so, then apply."""
+    warehouse = opened_at(folder)
+    for hold in warehouse.holds():
+        warehouse.release_hold(hold.id, reason="closed")
+    apply(folder)
+
+
+def held_until(folder: Path, format_: str) -> None:
+    """Messages due, some under a legal hold whose time is over."""
+    due(folder, format_)
+    earlier = open_warehouse(
+        folder / "retention.yaml", engine="local", clock=lambda: NOW - 10 * SECOND
+    )
+    earlier.hold("ORDERS", reason="case 41", to_seq=14, until=NOW - SECOND)
+
+
+def held_by_line(folder: Path, format_: str) -> None:
+    """Messages due, some under a legal hold of the configuration that no record has yet."""
+    due(folder, format_)
+    place = folder / "retention.yaml"
+    content = json.loads(place.read_text(encoding="utf-8"))
+    content["streams"][0]["holds"] = [{"reason": "case 41", "to_seq": 14}]
+    place.write_text(json.dumps(content), encoding="utf-8")
+
+
 def compacted_over(folder: Path, format_: str) -> None:
     """A run, followed by a merge of all remaining files, and a later run that removed more."""
     settings: dict[str, Any] = {"compact": {"min_files": 2, "dead_share": 1}, "segment_span": "off"}
@@ -637,6 +677,10 @@ SCENARIOS = {
     "purge": Scenario(due, purge),
     "erase": Scenario(applied, erase),
 }
+SCENARIOS["hold"] = Scenario(due, hold_and_apply)
+SCENARIOS["release-hold"] = Scenario(held, release_and_apply)
+SCENARIOS["expire-hold"] = Scenario(held_until, apply)
+SCENARIOS["configured-hold"] = Scenario(held_by_line, apply)
 SCENARIOS["hide"] = Scenario(few_due, apply)
 SCENARIOS["undo-hidden"] = Scenario(few_hidden, undo)
 SCENARIOS["undo-compacted"] = Scenario(compacted_over, undo)
@@ -708,6 +752,8 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
         "purged": counters.epoch > 0,
         "barriers": list(offsets.barriers.items()),
         "asked": list(offsets.watermarks.items()),
+        "holds": [hold.messages.ranges.tolist() for hold in opened_at(folder).holds([opened.name])],
+        "counted_holds": counters.holds,
         "unfinished": history.unfinished(),
         "claimed": sorted(Claims(Layout(opened.root, opened.name)).claimed()),
         "removed": sum(record.removed_messages for record in ended),

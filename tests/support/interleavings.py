@@ -221,6 +221,35 @@ def reclaim(folder: Path) -> None:
         raise outcome.error
 
 
+def place_hold(folder: Path) -> None:
+    """A legal hold of messages that limits remove, and of others."""
+    opened_at(folder).hold(STREAM, reason="case 41", from_seq=12, to_seq=25)
+
+
+def release_hold(folder: Path) -> None:
+    """The legal hold is released."""
+    warehouse = opened_at(folder)
+    held = [hold.id for hold in warehouse.holds()]
+    warehouse.release_hold(min(held, default="none"), reason="closed")
+
+
+def held(folder: Path, format_: str) -> None:
+    """A stream as `written`, with a legal hold from before its saved plan."""
+    written(folder, format_)
+    place_hold(folder)
+    save_plans(str(folder / "plan.json"), [opened_at(folder).stream(STREAM).plan(AS_OF).plan])
+
+
+def purge(folder: Path) -> None:
+    """All messages are removed on request."""
+    opened_at(folder).stream(STREAM).purge().apply()
+
+
+def delete(folder: Path) -> None:
+    """Some messages are removed on request."""
+    opened_at(folder).stream(STREAM).delete(*range(21, 25)).apply()
+
+
 def vacuum(folder: Path) -> None:
     """Another program deletes the files removed from the table's log."""
     _table(folder).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
@@ -248,6 +277,9 @@ def _table(folder: Path) -> DeltaTable:
     return DeltaTable(str(folder / "streams" / STREAM / "messages"))
 
 
+_MET: tuple[Prepare, ...] = (written, scattered, empty, dying, reclaimable)
+
+
 @dataclass(frozen=True)
 class Side:
     """The act of one side, and its possible formats."""
@@ -255,7 +287,7 @@ class Side:
     act: Act
     formats: tuple[str, ...] = ("delta", "parquet")
     prepare: Prepare = written
-    meets: tuple[Prepare, ...] = (written, scattered, empty, dying, reclaimable)
+    meets: tuple[Prepare, ...] = _MET
 
 
 MINE: Mapping[str, Side] = {
@@ -268,6 +300,13 @@ MINE: Mapping[str, Side] = {
     "release": Side(apply, prepare=heard),
     "new-consumer": Side(create_consumer, prepare=heard),
     "compact": Side(merge, prepare=scattered),
+    "hold": Side(place_hold),
+    "release-hold": Side(release_hold, prepare=held),
+    "apply-under-hold": Side(apply, prepare=held),
+    "apply-plan-under-hold": Side(apply_plan, prepare=held),
+    "purge": Side(purge),
+    "purge-under-hold": Side(purge, prepare=held),
+    "delete": Side(delete),
     "reclaim": Side(reclaim, prepare=reclaimable),
     "apply-reclaimable": Side(apply, prepare=reclaimable),
     "undo-reclaimable": Side(undo, prepare=reclaimable),
@@ -278,7 +317,10 @@ MINE: Mapping[str, Side] = {
 THEIRS: Mapping[str, Side] = {
     "publish": Side(lambda folder: publish(folder, "theirs")),
     "publish-after-taking-over": Side(without_leases(lambda folder: publish(folder, "theirs"))),
-    "apply": Side(lambda folder: apply(folder, LATER_AS_OF)),
+    "apply": Side(lambda folder: apply(folder, LATER_AS_OF), meets=(*_MET, held)),
+    "purge": Side(purge, meets=(written, scattered, held)),
+    "hold": Side(place_hold),
+    "release-hold": Side(release_hold, meets=(held,)),
     "apply-after-taking-over": Side(without_leases(lambda folder: apply(folder, LATER_AS_OF))),
     "same-apply-after-taking-over": Side(without_leases(apply)),
     "undo-after-taking-over": Side(without_leases(undo)),
@@ -374,6 +416,7 @@ def left_by(folder: Path) -> dict[str, Any]:
             (one.consumer, one.revision, one.state.ack_floor)
             for one in ConsumerTable(opened.root).live(counters)
         ],
+        "holds": len(opened_at(folder).holds()),
         "removed": sum(record.removed_messages for record in done),
         "restored": sum(record.as_json().get("restored_messages", 0) for record in done),
     }

@@ -13,13 +13,16 @@ from typing import Any, Protocol
 from pyroaring import BitMap64
 
 from retention.config.keeping import RunSettings
-from retention.core.table_policy import TableLimits
+from retention.core.table_policy import TableColumns, TableLimits, TablePolicy
 from retention.core.units import DAY
 from retention.engines.local import LocalEngine
 from retention.errors import RefusedError, UsageError
 from retention.history.kinds import TableApplied, TableUndone
 from retention.storage import crash_points
-from retention.tables.apply import apply_plan
+from retention.stores.holds import Hold, new_id
+from retention.tables.apply import apply_now, apply_plan
+from retention.tables.committing import committing_runs
+from retention.tables.holds import TableHoldRecords, hold_of_rows, place_hold
 from retention.tables.opened import OpenedTable
 from retention.tables.plan import TablePlan
 from retention.tables.planning import plan_table
@@ -39,6 +42,7 @@ SOME: Removals = {
 }
 ONE_MORE: Removals = {1: {"max_age": None}}
 TWO_FILES = replace(TEN_DAYS, limits=TableLimits(max_age_ns=2 * DAY))
+_OLD = TablePolicy(TableColumns(time=("at",), unit="s"), TableLimits(max_age_ns=2 * DAY))
 SETTINGS = RunSettings.model_validate({"grace": "7d", "history": "9d"})
 RESTORED = "restored"
 RECLAIMED_NS = NOW + 10 * DAY
@@ -143,6 +147,32 @@ def reclaim(folder: Path) -> None:
     reclaim_table(_at(folder, RECLAIMED_NS).opened)
 
 
+def hold(folder: Path) -> None:
+    """Hold a row, unless an earlier process has done so, then remove the others that are due."""
+    opened = _due(folder)
+    if not TableHoldRecords(opened).in_effect():
+        now_ns = opened.clock()
+        bare = Hold("events", new_id(now_ns), "case 41", at_ns=now_ns)
+        place_hold(opened, hold_of_rows(opened, bare, {"id": 1}))
+    with maintained(opened):
+        pass
+    if not _done(_at(folder), TableApplied):
+        apply_now(opened, opened.clock(), lambda _: LocalEngine())
+
+
+def _due(folder: Path) -> OpenedTable:
+    """The table under a limit by which most rows are due."""
+    opened = _at(folder).opened
+    return opened if opened.format == "parquet" else replace(opened, policy=_OLD)
+
+
+def outcome_of_hold(folder: Path) -> dict[str, Any]:
+    """The outcome of a pass under a legal hold."""
+    records = TableHoldRecords(_at(folder).opened).in_effect()
+    held = [hold.values for hold in records]
+    return {**outcome(folder), "holds": held, "committing": committing_runs(_at(folder).opened)}
+
+
 def _settled(folder: Path) -> _Table:
     table = _at(folder)
     with maintained(table.opened):
@@ -204,6 +234,7 @@ class Act:
 ACTS = {
     "apply": Act(prepare_apply, apply),
     "undo": Act(prepare_undo, undo),
+    "hold": Act(prepare_apply, hold, outcome_of_hold),
     "reclaim": Act(prepare_reclaim, reclaim, outcome_of_reclaim),
 }
 

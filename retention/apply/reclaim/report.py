@@ -43,6 +43,9 @@ class ReclaimReport(Displayed):
     oldest_ns: int | None = None
     """The time of death of the oldest existing dead file, if the reclaim was only planned; None: there is none."""
 
+    kept_by_holds: Mapping[str, int] | None = None
+    """Legal hold → the files past their grace that it keeps; None: none is in effect."""
+
     @property
     def total(self) -> Amount:
         """All files deleted, or to be deleted."""
@@ -60,4 +63,5 @@ class ReclaimReport(Displayed):
             "bytes": total.bytes,
             "by_reason": {name: amount.as_json() for name, amount in self.going.items()},
             "staying": {name: amount.as_json() for name, amount in self.staying.items()},
+            **({} if self.kept_by_holds is None else {"kept_by_holds": dict(self.kept_by_holds)}),
         }

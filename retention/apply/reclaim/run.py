@@ -20,14 +20,14 @@ from retention.apply.reclaim.survey import Survey, dead_files, survey
 from retention.apply.recover import settle_interrupted
 from retention.apply.undo_records import kept_runs
 from retention.context.context import OpenedStream, has_table
-from retention.context.holds import holds_in_effect, refuse_held
+from retention.context.holds import holds_in_effect
 from retention.context.maintenance import removing
 from retention.context.ownership import refuse_other_owner
 from retention.core.reclaim import DeadFile
 from retention.core.units import INT64_MAX
 from retention.evidence.fold import forget_evidence
 from retention.evidence.months import evidence_directory
-from retention.history.runs import History, history_of
+from retention.history.runs import history_of
 from retention.history.spent import spent_runs
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
@@ -61,7 +61,12 @@ def plan_reclaim(opened: OpenedStream) -> ReclaimReport:
     going |= _amount(HISTORY, _records_of(opened, _spent(looked, now_ns)))
     going |= _amount(ARCHIVE, _locations(_copies(looked, now_ns)))
     return ReclaimReport(
-        opened.name, looked.grace_ns, going, looked.staying(), oldest_ns=looked.oldest_ns
+        opened.name,
+        looked.grace_ns,
+        going,
+        looked.staying(),
+        oldest_ns=looked.oldest_ns,
+        kept_by_holds=looked.kept_by_holds,
     )
 
 
@@ -81,7 +86,7 @@ def reclaim_now(opened: OpenedStream) -> ReclaimReport:
     history = history_of(opened.warehouse, opened.name)
     layout = opened.layout
     with removing(opened):
-        _settle(opened, history)
+        settle_interrupted(opened, history)
         now_ns = agreed_now(layout, opened.clock())
         dead_files(opened).settle()
         looked = survey(opened, now_ns)
@@ -100,14 +105,14 @@ def reclaim_now(opened: OpenedStream) -> ReclaimReport:
         opened.store.finish()
         going |= _delete_old(looked, now_ns)
     return ReclaimReport(
-        opened.name, looked.grace_ns, going, looked.staying(), deletion.run, is_done=True
+        opened.name,
+        looked.grace_ns,
+        going,
+        looked.staying(),
+        deletion.run,
+        is_done=True,
+        kept_by_holds=looked.kept_by_holds,
     )
-
-
-def _settle(opened: OpenedStream, history: History) -> None:
-    """Settle interrupted runs, and refuse to delete files while a legal hold is in effect."""
-    settle_interrupted(opened, history)
-    refuse_held(opened, opened.store.snapshot().counters, "a reclaim")
 
 
 def _delete_old(looked: Survey, now_ns: int) -> dict[str, Amount]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.apply.reclaim.held_files import held_paths, kept_by
 from retention.apply.reclaim.records import KeptRun, runs_with_records
 from retention.apply.reclaim.report import Amount
+from retention.apply.undo_records import kept_runs, read_record
 from retention.context.context import OpenedStream
 from retention.core.reclaim import DeadFile, DeadFileDecision, Evidence, Hindrance, decide_dead
 from retention.core.vector_paths import VECTOR_MARK, all_stored
@@ -31,6 +33,8 @@ class Survey:
     cutoff_ns: int
     runs: tuple[KeptRun, ...]
     decision: DeadFileDecision
+    held: Mapping[str, set[str]] = field(default_factory=dict)
+    """Legal hold in effect → the paths of files that may have a message which it covers."""
 
     @property
     def dead_files(self) -> DeadFiles:
@@ -84,6 +88,12 @@ class Survey:
         staying = [file for reason, some in held if reason is not Hindrance.LIVE for file in some]
         return min((file.since_ns for file in (*self.present, *staying)), default=None)
 
+    @property
+    def kept_by_holds(self) -> dict[str, int] | None:
+        """Legal hold → the files past their grace that it keeps; None: none is in effect."""
+        kept = self.decision.kept.get(Hindrance.HELD, ())
+        return kept_by(self.held, (file.path for file in kept))
+
     def staying(self) -> dict[str, Amount]:
         """Hindrance → the dead files that are kept."""
         return {
@@ -111,8 +121,18 @@ def survey(opened: OpenedStream, now_ns: int) -> Survey:
     runs = tuple(runs_with_records(opened, history, dead, snapshot.version))
     deaths = [file for run in runs for file in run.dead]
     cutoff_ns = now_ns - grace_ns
-    decision = decide_dead(deaths, evidence(dead, runs, deaths, snapshot.files, cutoff_ns))
-    return Survey(opened, snapshot, grace_ns, cutoff_ns, runs, decision)
+    removed = (
+        read_record(opened, run, "removed")
+        for run, names in kept_runs(opened).items()
+        if "removed" in names
+    )
+    may_be = held_paths(opened, snapshot.counters, removed)
+    every = set().union(*may_be.values())
+    there = {file.path for file in present(dead, (file for file in deaths if file.path in every))}
+    held = {hold: paths & there for hold, paths in may_be.items()}
+    known = evidence(dead, runs, deaths, snapshot.files, cutoff_ns)
+    decision = decide_dead(deaths, replace(known, held=set().union(*held.values())))
+    return Survey(opened, snapshot, grace_ns, cutoff_ns, runs, decision, held)
 
 
 def evidence(

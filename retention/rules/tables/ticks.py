@@ -110,6 +110,16 @@ class TimeColumn:
             return Cutoff(self._local(instant_ns // MICROSECOND) // _DAY_US)
         return self.cutoff(instant_ns)
 
+    def shown(self, instant_ns: int) -> int:
+        """The last tick that a clock has shown by an instant; one that was put back has shown later ones before."""
+        if self.kind not in ("date", "timestamp_ntz"):
+            return instant_ns // TICK_NS[self.kind]
+        instant_us = instant_ns // MICROSECOND
+        local, changed = self._local(instant_us), self._change(instant_us - _DAY_US, instant_us)
+        if changed is not None:
+            local = max(local, self._local(changed - 1))
+        return local // _DAY_US if self.kind == "date" else local
+
     def _ended_day(self, instant_ns: int) -> int:
         """The last day that ended by the instant."""
         today = self._local(instant_ns // MICROSECOND) // _DAY_US
