@@ -124,5 +124,11 @@ def test_ten_thousand_streams_are_thirty_rows_the_worst_first() -> None:
     assert rows.names[:3] == ("open", "late", "s9999")
     assert len(rows.names) == 30
     assert "9,972 more with" in chart.caption
-    assert chart.caption.endswith("2 streams could not be read.")
+    assert chart.caption.endswith("2 could not be read.")
     assert warehouse_chart([], 0, 0).headline == "No streams"
+
+
+def test_headline_of_a_warehouse_counts_tables_apart_from_streams() -> None:
+    streams = [Measured(f"s{number}", 10, 0) for number in range(3)]
+    chart = warehouse_chart([*streams, Measured("orders", 2, 1, "table")], 0, 0)
+    assert chart.headline == "3 streams and 1 table (32 B), 1 behind"
