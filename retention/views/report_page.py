@@ -293,6 +293,8 @@ def _largest(report: LogReport) -> Iterator[str]:
         head = [column.capitalize() for column in PARTITION_HEAD]
         yield "<h3>Partitions</h3>\n"
         yield from table(head, partition_rows(state.topic), head)
+    elif report.largest is None and report.overview.kind == "table":
+        yield muted("The largest keys are not counted: only the rows have them.")
     elif report.largest is None:
         yield muted(
             "The largest subjects are not listed: there are too many subjects to count in memory."

@@ -133,6 +133,16 @@ def test_ten_thousand_streams_are_rows_the_given_order_kept() -> None:
     assert len(markdown) < 50
 
 
+def test_what_is_not_counted_is_named() -> None:
+    for kind, text in (
+        ("table", "The largest keys are not"),
+        ("stream", "largest subjects are not"),
+    ):
+        details = LogReport(Overview("S", kind), "a policy", None, largest=None)
+        page = "".join(report_page(report(details.overview, sections=[Section(details)])))
+        assert text in page
+
+
 def test_a_warehouse_without_streams_has_a_page() -> None:
     assert "lists no stream" in "".join(report_page(report()))
     assert list(report_markdown(report()))[2] == (
