@@ -71,7 +71,9 @@ class Reports(StreamSelection):
         known = [_overview(outcome) for outcome in outcomes]
         known.sort(key=lambda each: each.urgency)
         measured = [
-            Measured(each.name, each.bytes, each.behind_ns) for each in known if not each.error
+            Measured(each.name, each.bytes, each.behind_ns, each.kind)
+            for each in known
+            if not each.error
         ]
         chart = warehouse_chart(measured, len(known) - len(measured), instant)
         failed = {outcome.stream for outcome in outcomes if outcome.error is not None}

@@ -111,7 +111,10 @@ def _stream(opened: OpenedStream, as_of_ns: int) -> Measured:
     reading = look(opened, as_of_ns)
     size = pc.sum(reading.files["bytes"], min_count=0).as_py()
     return Measured(
-        opened.name, size, None if reading.lag is None else reading.lag.behind_ns(as_of_ns)
+        opened.name,
+        size,
+        None if reading.lag is None else reading.lag.behind_ns(as_of_ns),
+        "stream" if opened.config.topic is None else "topic",
     )
 
 
@@ -119,5 +122,8 @@ def _table(state: TableState, as_of_ns: int) -> Measured:
     from retention.plots.warehouse import Measured
 
     return Measured(
-        state.table, state.bytes, None if state.due is None else state.behind_ns(as_of_ns)
+        state.table,
+        state.bytes,
+        None if state.due is None else state.behind_ns(as_of_ns),
+        "table",
     )

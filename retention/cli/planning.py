@@ -57,7 +57,7 @@ def plan(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Of a table: write the rows to remove as .parquet, .csv or .jsonl.",
+            help="Of a table: write the rows to remove as .parquet, .csv (formulas after an apostrophe) or .jsonl.",
         ),
     ] = None,
     sql: Annotated[

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def counted(number: int, noun: str, several: str | None = None) -> str:
     """A number with its noun, in the plural unless it is 1.
@@ -15,6 +17,19 @@ def counted(number: int, noun: str, several: str | None = None) -> str:
     ('1 message', '0 messages', '1,200 files are')
     """
     return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"
+
+
+def kinds_counted(kinds: Sequence[str]) -> str:
+    """The numbers of streams, topics and tables.
+
+    >>> kinds_counted(["table", "stream", "stream"]), kinds_counted([])
+    ('2 streams and 1 table', 'no streams')
+    """
+    texts = [
+        counted(kinds.count(kind), kind) for kind in ("stream", "topic", "table") if kind in kinds
+    ]
+    *others, last = texts or ["no streams"]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def wrong_length(length: int | None, expected: int) -> str:

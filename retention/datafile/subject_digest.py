@@ -14,6 +14,8 @@ from retention.storage.sidecar import Sidecar, SidecarLabel, SidecarRecord
 
 _IDS, _DELETIONS, _SHA256 = b"retention.ids", b"retention.deletions", b"retention.sha256"
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
+_SMALL = 1 << 20
+"""The length up to which handing the columns of a digest to threads takes longer than decompressing them."""
 
 MESSAGES_AT_ONCE = 4_000_000
 """The maximum messages of the files with digests in memory at one time; a digest has at most a row per message."""
@@ -71,7 +73,7 @@ def unpack(content: bytes) -> SubjectDigest:
         ValueError: the bytes are anything else.
     """
     body, _ = stripped(content)
-    opened = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(body)))
+    opened = _opened_arrow(body)
     beside = opened.schema.metadata or {}
     ids, sha256 = beside.get(_IDS), beside.get(_SHA256)
     counts = opened.read_all().replace_schema_metadata(None)
@@ -94,7 +96,12 @@ def unpack_deletions(packed: bytes) -> pa.Table:
     Raises:
         ValueError: the bytes are anything else.
     """
-    return pa.ipc.open_file(pa.BufferReader(packed)).read_all()
+    return _opened_arrow(packed).read_all()
+
+
+def _opened_arrow(content: bytes | memoryview) -> pa.ipc.RecordBatchFileReader:
+    options = pa.ipc.IpcReadOptions(use_threads=len(content) > _SMALL)
+    return pa.ipc.open_file(pa.BufferReader(pa.py_buffer(content)), options=options)
 
 
 def _arrow_file(table: pa.Table) -> bytes:

@@ -91,7 +91,7 @@ class LogReport:
     """Its newest runs, the newest first; at most `MOST_RUNS`."""
     undos: Sequence[UndoOffer] = ()
     largest: Sequence[SubjectSize] | None = ()
-    """The subjects with the most messages; None: there are too many subjects to count them."""
+    """The subjects with the most messages; None: too many subjects to count, or keys of a table, which are unknown."""
     consumers: Sequence[ConsumerInfo] = ()
     plan: Plan | None = None
     """The next pass, if it waits for consumers; None: it waits for none."""
@@ -173,7 +173,9 @@ def report_of_table(
     except RetentionError as error:
         refused.append(str(error))
     undos = [*islice(_undos_of_table(table, runs), _MOST_UNDOS)]
-    return LogReport(overview, table_in_words(config), state, runs, undos, refused=refused)
+    largest: list[SubjectSize] | None = None if config.key else []
+    words = table_in_words(config)
+    return LogReport(overview, words, state, runs, undos, largest, refused=refused)
 
 
 def _last_pass(history: History) -> RunSummary | None:

@@ -45,6 +45,8 @@ class StreamSimulator:
     inventory: Inventory
     topic: TopicTable | None
     """The topic as read; None: it is a stream."""
+    rows: GrownRows
+    """Its rows, of which all estimates share what was read."""
 
     def simulate(self, variant: PolicyVariant) -> SimulatedPolicy:
         """Try one policy at the instants of the request.
@@ -95,7 +97,7 @@ class StreamSimulator:
         context = self._context(policy, at_ns, stored)
         if self.request.is_exact:
             return exactly(plan(context, StoredRows(self.opened, self.engines)).plan)
-        return bounds_of_passes(context, GrownRows(self.opened, self.engines, self.inventory.files))
+        return bounds_of_passes(context, self.rows)
 
     def _context(self, policy: Policy, at_ns: int, stored: Inventory) -> PlanningContext:
         return replace(gather(self.opened, stored, at_ns), policy=policy)
@@ -127,7 +129,8 @@ def simulate(opened: OpenedStream, engines: Engines, request: SimulationRequest)
         raise UsageError(
             f"{opened.name}: messages to come have no rows to read: leave out growth, or do without exact numbers"
         )
-    simulator = StreamSimulator(opened, engines, request, growth, inventory, topic)
+    rows = GrownRows(opened, engines, inventory.files)
+    simulator = StreamSimulator(opened, engines, request, growth, inventory, topic, rows)
     policies = tuple(map(simulator.simulate, request.variants))
     return Simulation(opened.name, "messages", request.as_of_ns, growth, request.is_exact, policies)
 

@@ -87,14 +87,24 @@ def known_deletions(
     opened: OpenedStream, remaining: RemainingMessages, wanted: Sequence[RemainingRow]
 ) -> Deletions:
     """The known deletions of some files, from earlier searches; no data file is opened."""
+    return joined(wanted, known_by_file(opened, remaining, wanted))
+
+
+def known_by_file(
+    opened: OpenedStream, remaining: RemainingMessages, wanted: Sequence[RemainingRow]
+) -> list[pa.Table | None]:
+    """The known deletions of each of some files; None: the file was never searched."""
+    if not wanted:
+        return []
     files = _files(opened, remaining, wanted)
-    kept = list(in_threads(kept_deletions, files, read_parallelism(opened.root)))
-    return Deletions(
-        pa.concat_tables(
-            [DELETIONS.empty_table(), *(table for table in kept if table is not None)]
-        ),
-        tuple(row for row, table in zip(wanted, kept, strict=True) if table is None),
-    )
+    return list(in_threads(kept_deletions, files, read_parallelism(opened.root)))
+
+
+def joined(wanted: Sequence[RemainingRow], known: Sequence[pa.Table | None]) -> Deletions:
+    """The deletions of all of some files."""
+    tables = [table for table in known if table is not None]
+    unseen = tuple(row for row, table in zip(wanted, known, strict=True) if table is None)
+    return Deletions(pa.concat_tables([DELETIONS.empty_table(), *tables]), unseen)
 
 
 @labelled(step="find deleted subjects")

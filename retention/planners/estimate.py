@@ -111,8 +111,9 @@ def bounds_of_passes(context: PlanningContext, rows: StreamRows) -> Estimate:
     """Bound the removals of any passes of which the last is at the instant of the context; otherwise as `bounds`.
 
     An earlier pass may remove a message that would stop the scan by age in the last one, or that is newer than a
-    deletion of its subject; so passes together may remove more than the last one alone. Numbers by rule are those of
-    one pass.
+    deletion of its subject; so passes together may remove more than the last one alone. They may remove less, too: a
+    deletion that expires before its retention has passed takes no other message with it. Numbers by rule are those
+    of one pass.
     """
     once, policy = bounds(context, rows), context.policy
     expires = policy.allow_msg_ttl or policy.max_age_ns is not None
@@ -126,10 +127,16 @@ def bounds_of_passes(context: PlanningContext, rows: StreamRows) -> Estimate:
     size = max(once.removed_bytes.upper, every.removed_bytes.upper)
     if more:
         size = pc.sum(context.inventory.files["bytes"], min_count=0).as_py()
+    least = once
+    if policy.delete_retention_ns is not None:
+        kept_deletions = replace(policy, delete_retention_ns=None)
+        least = bounds(replace(context, policy=kept_deletions), rows)
     return replace(
         once,
-        removed_messages=replace(once.removed_messages, upper=min(together, stored)),
-        removed_bytes=replace(once.removed_bytes, upper=size),
+        removed_messages=Bounds(
+            min(once.removed_messages.lower, least.removed_messages.lower), min(together, stored)
+        ),
+        removed_bytes=Bounds(min(once.removed_bytes.lower, least.removed_bytes.lower), size),
     )
 
 

@@ -59,7 +59,11 @@ def history_chart(
     aside = f"; {len(undone):,} more undone" if undone else ""
     lasting = sum(1 for record in removing if record.run not in undone)
     headline = f"{shown}: {counted(lasting, 'run')} removed {counted(removed, noun)} ({format_size(size)}){aside}"
-    stack, width = removals(removing, undone)
+    drawn = removing if stored is None else [r for r in removing if r.as_of_ns <= stored.at_ns]
+    ahead = len(removing) - len(drawn)
+    if not drawn:
+        return Chart(headline, "All of them were as of a later time than now.")
+    stack, width = removals(drawn, undone)
     curves = {f"{noun.capitalize()}s": kept_after(runs, stored), "Bytes": bytes_after(runs, stored)}
     parts = [
         Curves((curve,), f"{title} after each run", is_stepped=True)
@@ -67,7 +71,10 @@ def history_chart(
         if np.isfinite(curve.lower).sum() >= _ENDS
     ]
     unit = "a day" if width == 1 else f"{width} days"
-    return Chart(headline, f"Each column has the removals of {unit}, UTC.", (*parts, stack))
+    caption = f"Each column has the removals of {unit}, UTC."
+    if ahead:
+        caption += f" Not drawn: {counted(ahead, 'run')} as of a later time than now."
+    return Chart(headline, caption, (*parts, stack))
 
 
 def undone_runs(runs: Sequence[RunRecord]) -> set[str]:
@@ -117,13 +124,14 @@ def bytes_after(runs: Sequence[RunRecord], stored: StoredNow | None) -> Curve:
 
 
 def _curve(points: Sequence[tuple[RunRecord, int | None]], now: tuple[int, int] | None) -> Curve:
-    """The numbers after runs, with NaN after a run that changed an unknown number."""
+    """The numbers after runs until now, with NaN after a run that changed an unknown number."""
     shown = [
         (_instant(record) / DAY, np.nan if number is None else float(number))
         for record, number in points
         if number is not None or _removed(record) or _restored(record)
     ]
     if now is not None:
+        shown = [point for point in shown if point[0] <= now[0] / DAY]
         shown.append((now[0] / DAY, float(now[1])))
     shown.sort(key=itemgetter(0))
     days, numbers = (np.array([point[at] for point in shown]) for at in (0, 1))

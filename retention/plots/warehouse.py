@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from retention.core.units import SECOND, format_size
-from retention.core.wording import counted
+from retention.core.wording import kinds_counted
 from retention.plots.charts import Chart, Panel, Rows, Series
 from retention.plots.consumers import LONGEST_ROW, MOST_ROWS
 from retention.plots.wording import short_instant, short_name
@@ -22,6 +22,8 @@ class Measured:
     bytes: int
     behind_ns: int | None
     """The time since which a pass could have removed some of it, nanoseconds; None: it is not known."""
+    kind: str = "stream"
+    """`stream`, `topic` or `table`."""
 
 
 def warehouse_chart(streams: Sequence[Measured], unread: int, as_of_ns: int) -> Chart:
@@ -37,7 +39,7 @@ def warehouse_chart(streams: Sequence[Measured], unread: int, as_of_ns: int) -> 
     behind = sum(1 for each in streams if each.behind_ns)
     total = format_size(sum(each.bytes for each in streams))
     headline = (
-        f"{counted(len(streams), 'stream')} ({total}), {behind:,} behind"
+        f"{kinds_counted([each.kind for each in streams])} ({total}), {behind:,} behind"
         if streams
         else "No streams"
     )
@@ -48,7 +50,7 @@ def warehouse_chart(streams: Sequence[Measured], unread: int, as_of_ns: int) -> 
         size = format_size(sum(each.bytes for each in rest))
         notes.append(f"{len(rest):,} more with {size} are not shown.")
     if unread:
-        notes.append(f"{counted(unread, 'stream')} could not be read.")
+        notes.append(f"{unread:,} could not be read.")
     if not shown:
         return Chart(headline, " ".join(notes[1:]))
     lags = np.array([float(each.behind_ns or 0) for each in shown])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from retention.core.csv_lines import csv_line, guarded
 from retention.core.json_object import JsonObject
 from retention.core.units import format_instant
 from retention.schemas.history_export import (
@@ -32,15 +31,15 @@ _LOSSES = {"stream": EXPORTED_LOSS, "table": EXPORTED_TABLE_LOSS}
 def csv_lines(tables: Iterable[pa.Table], shape: pa.Schema) -> Iterator[str]:
     """A header line, and a line per row; several values in a cell are separated by `; `, ranges by a space.
 
+    A text that a spreadsheet would calculate has an apostrophe before it.
+
     Args:
         tables: the runs.
         shape: the shape of each, `HISTORY_EXPORT` or `TABLE_HISTORY_EXPORT`.
     """
     yield _head(shape)
     for row in rows_of(tables):
-        line = io.StringIO()
-        csv.writer(line, lineterminator="").writerow([cell(name, row[name]) for name in row])
-        yield line.getvalue()
+        yield csv_line(_guarded_cell(name, row[name]) for name in row)
 
 
 def json_pieces(
@@ -115,6 +114,10 @@ def cell(name: str, value: Any) -> str:
     if name == "ranges":
         return " ".join(_range(each["first_seq"], each["last_seq"]) for each in value)
     return "; ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _guarded_cell(name: str, value: Any) -> str | int | float:
+    return value if isinstance(value, int | float) else guarded(cell(name, value))
 
 
 def _range(first: int, last: int) -> str:

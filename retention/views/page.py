@@ -40,6 +40,7 @@ th,td{padding:.3rem .9rem .3rem 0;border-bottom:1px solid var(--line);vertical-a
 th:last-child,td:last-child{padding-right:0}
 td:first-child{min-width:7rem}
 .n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+details{margin:.6rem 0}summary{cursor:pointer;color:var(--muted)}
 .once{white-space:nowrap}
 @media (max-width:40rem){
 body{padding:1rem}h1{font-size:1.3rem}.numbers div{flex-basis:6.5rem;padding:.4rem .6rem}
@@ -52,7 +53,8 @@ padding:.1rem 0}
 }
 @media print{:root{--ink:#000;--muted:#444;--line:#bbb;--page:#fff;--card:#fff}
 body{max-width:none;padding:0;font-size:11px}
-.pictures figure{max-width:45%;break-inside:avoid}tr,.numbers{break-inside:avoid}h2,h3{break-after:avoid}}
+.pictures figure{max-width:45%;break-inside:avoid}details::details-content{content-visibility:visible;block-size:auto}
+summary{display:none}tr,.numbers{break-inside:avoid}h2,h3{break-after:avoid}}
 """
 _PAIR = 2
 """The columns of a table that stays one on a narrow display."""
@@ -144,6 +146,13 @@ def table(
         )
         yield Html(f"<tr>{shown}</tr>\n")
     yield Html("</tbody></table>\n")
+
+
+def folded(title: str, content: Iterable[str]) -> Iterator[str]:
+    """Content that a reader unfolds; printed, it is unfolded."""
+    yield f"<details><summary>{text(title)}</summary>\n"
+    yield from content
+    yield "</details>\n"
 
 
 def page(kind: str, title: str, body: Iterable[str]) -> Iterator[str]:

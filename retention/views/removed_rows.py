@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
@@ -13,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from retention.core.csv_lines import csv_line, guarded
 from retention.core.json_object import json_value
 from retention.errors import UsageError
 from retention.storage.outputs import OutputKind, begins, check_output, open_output
@@ -78,15 +77,14 @@ def rows_as_json(tables: Iterable[pa.Table]) -> Iterator[dict[str, Any]]:
 
 def _csv_lines(tables: Iterator[pa.Table]) -> Iterator[str]:
     first = next(tables)
-    yield _csv_line(first.column_names)
+    yield csv_line(map(guarded, first.column_names))
+    decimals = {each.name for each in first.schema if pa.types.is_decimal(each.type)}
     for row in rows_as_json(chain([first], tables)):
-        yield _csv_line(["" if value is None else value for value in row.values()])
+        yield csv_line(value if name in decimals else _cell(value) for name, value in row.items())
 
 
-def _csv_line(values: Iterable[object]) -> str:
-    line = io.StringIO()
-    csv.writer(line, lineterminator="").writerow(values)
-    return line.getvalue()
+def _cell(value: Any) -> Any:
+    return guarded(value) if isinstance(value, str) else value
 
 
 def _json_lines(tables: Iterator[pa.Table]) -> Iterator[str]:

@@ -36,7 +36,8 @@ def report_markdown(report: WarehouseReport) -> Iterator[str]:
         yield from map(_row, shown)
     if len(report.overviews) > len(shown):
         yield ""
-        yield f"{len(report.overviews) - len(shown):,} more are less urgent."
+        rest = len(report.overviews) - len(shown)
+        yield f"{rest:,} more are less urgent: `retention state` lists all."
     offers = [offer for section in report.sections for offer in section.report.undos[:1]]
     if offers:
         yield ""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from retention.core.units import format_size
-from retention.core.wording import capitalized, counted
+from retention.core.wording import capitalized, counted, kinds_counted
 from retention.errors import UsageError
 from retention.inspect.log_report import LogReport, Overview
 from retention.inspect.run_summary import RunSummary, amount_of, kind_text
@@ -19,6 +19,7 @@ from retention.views.page import (
     Html,
     begins_with,
     code,
+    folded,
     instant,
     items,
     muted,
@@ -39,8 +40,11 @@ from retention.views.wording import brief_duration, brief_instant
 
 KIND = "retention report"
 PAGE_FILE = OutputKind("a report page", begins(begins_with(KIND)))
-MOST_ROWS = 10_000
+MOST_ROWS = 1_000
 """The streams and tables that a page lists; the most urgent ones."""
+_MOST_OPEN = 50
+"""The rows above the details; the others are folded."""
+_HEAD = ("Name", "Stored", "Size", "Behind", "Due now", "Last pass", "Removed then")
 _MOST_RUNS = 15
 _MOST_CONSUMERS = 20
 
@@ -79,7 +83,8 @@ class WarehouseReport:
         behind = sum(1 for each in self.overviews if each.behind_ns)
         failed = sum(1 for each in self.overviews if each.error)
         size = format_size(sum(each.bytes for each in self.overviews))
-        parts = [f"{kinds_text(self.overviews)} ({size})", f"{behind:,} behind the policy"]
+        kinds = kinds_counted([each.kind for each in self.overviews])
+        parts = [f"{kinds} ({size})", f"{behind:,} behind the policy"]
         parts += [f"{failed:,} failed"] if failed else []
         return ", ".join(parts)
 
@@ -87,16 +92,6 @@ class WarehouseReport:
 def report_page(report: WarehouseReport) -> Iterator[str]:
     """The report as a page, in pieces; without the extra `plots` it has no pictures, and says so."""
     yield from page(KIND, report.title, _body(report))
-
-
-def kinds_text(overviews: Sequence[Overview]) -> str:
-    """The numbers of streams, topics and tables."""
-    kinds = [each.kind for each in overviews]
-    texts = [
-        counted(kinds.count(kind), kind) for kind in ("stream", "topic", "table") if kind in kinds
-    ]
-    *others, last = texts or ["no streams"]
-    return f"{', '.join(others)} and {last}" if others else last
 
 
 def lag_of(overview: Overview) -> str:
@@ -130,13 +125,19 @@ def _body(report: WarehouseReport) -> Iterator[str]:
 
 def _rows(report: WarehouseReport) -> Iterator[str]:
     detailed = {section.report.overview.name: at for at, section in enumerate(report.sections)}
-    head = ("Name", "Stored", "Size", "Behind", "Due now", "Last pass", "Removed then")
     shown = report.overviews[:MOST_ROWS]
     if shown:
-        yield from table(head, (_row(each, detailed) for each in shown), head[1:5])
-    rest = len(report.overviews) - len(shown)
-    if rest:
-        yield muted(f"{rest:,} more are less urgent and not listed.")
+        yield from table(_HEAD, (_row(each, detailed) for each in shown[:_MOST_OPEN]), _HEAD[1:5])
+    if len(shown) > _MOST_OPEN:
+        rest = (_row(each, detailed) for each in shown[_MOST_OPEN:])
+        yield from folded(
+            f"{len(shown) - _MOST_OPEN:,} less urgent ones", table(_HEAD, rest, _HEAD[1:5])
+        )
+    rest_of_all = len(report.overviews) - len(shown)
+    if rest_of_all:
+        yield muted(
+            f"{rest_of_all:,} more are less urgent and not listed: `retention state` lists all."
+        )
     if len(report.sections) < len(report.overviews):
         yield muted(
             f"Details follow for the {counted(len(report.sections), 'most urgent one', 'most urgent ones')}."
@@ -292,6 +293,8 @@ def _largest(report: LogReport) -> Iterator[str]:
         head = [column.capitalize() for column in PARTITION_HEAD]
         yield "<h3>Partitions</h3>\n"
         yield from table(head, partition_rows(state.topic), head)
+    elif report.largest is None and report.overview.kind == "table":
+        yield muted("The largest keys are not counted: only the rows have them.")
     elif report.largest is None:
         yield muted(
             "The largest subjects are not listed: there are too many subjects to count in memory."

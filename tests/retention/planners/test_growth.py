@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +23,7 @@ from retention.planners.estimate import bounds_of_passes
 from tests.support.laws import law
 from tests.support.worlds import (
     NEXT_SEQ,
+    Message,
     World,
     WorldRows,
     in_segments,
@@ -47,6 +49,17 @@ def test_bounds_of_an_instant_contain_what_passes_until_then_removed(
     context = PlanningContext(world.inventory, policy, passes[-1], next_seq=NEXT_SEQ)
     bounds = bounds_of_passes(context, WorldRows(world)).removed_messages
     assert bounds.lower <= len(gone) <= bounds.upper
+
+
+def test_deletion_that_expires_first_takes_no_other_message_with_it() -> None:
+    value = Message(1, "a", 0, 1, never=False, deadline_ns=None, silent=False, deletes=False)
+    deletion = replace(value, seq=2, deadline_ns=0, deletes=True)
+    world = World(((1, (value, deletion)),), open_base=1)
+    policy = Policy(delete_retention_ns=1, allow_msg_ttl=True)
+    context = PlanningContext(world.inventory, policy, 1, next_seq=NEXT_SEQ)
+    removed = bounds_of_passes(context, WorldRows(world)).removed_messages
+    assert removed.lower <= 1
+    assert removed.upper == 2
 
 
 @law

@@ -9,7 +9,7 @@ from retention.inspect.consumers import ConsumerInfo
 from retention.plan.estimate_ranges import Bounds
 from retention.plan.protected import ProtectedFor, ProtectedMessages
 from retention.plan.simulation import SimulatedPass
-from retention.plots.charts import Rows, Stack
+from retention.plots.charts import Curves, Rows, Stack
 from retention.plots.consumers import consumers_chart
 from retention.plots.history import StoredNow, bytes_after, history_chart, kept_after
 from retention.plots.simulation import due_areas
@@ -124,5 +124,22 @@ def test_ten_thousand_streams_are_thirty_rows_the_worst_first() -> None:
     assert rows.names[:3] == ("open", "late", "s9999")
     assert len(rows.names) == 30
     assert "9,972 more with" in chart.caption
-    assert chart.caption.endswith("2 streams could not be read.")
+    assert chart.caption.endswith("2 could not be read.")
     assert warehouse_chart([], 0, 0).headline == "No streams"
+
+
+def test_runs_of_a_clock_that_was_ahead_do_not_squeeze_the_others() -> None:
+    late = RUNS[-1].updated(run="late", as_of_ns=47_000 * DAY)
+    now = StoredNow(60, 600, {0: 145}, at_ns=42 * DAY)
+    chart = history_chart("S", [late, *reversed(RUNS)], now, "message")
+    assert chart.caption.endswith("Not drawn: 1 run as of a later time than now.")
+    *curves, stack = chart.parts
+    assert isinstance(stack, Stack)
+    assert stack.edges.max() <= 43
+    assert all(isinstance(part, Curves) and part.curves[0].days.max() == 42 for part in curves)
+
+
+def test_headline_of_a_warehouse_counts_tables_apart_from_streams() -> None:
+    streams = [Measured(f"s{number}", 10, 0) for number in range(3)]
+    chart = warehouse_chart([*streams, Measured("orders", 2, 1, "table")], 0, 0)
+    assert chart.headline == "3 streams and 1 table (32 B), 1 behind"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -92,6 +93,25 @@ def test_rows_are_written_in_the_format_that_the_suffix_names(tmp_path: Path) ->
         assert [value.timestamp() for value in read["at"].to_pylist()] == [0, 1, 0, 1]
         assert all((Path(plan.location) / file).exists() for file in read["file"].to_pylist())
     assert (tmp_path / "rows.csv").read_text().splitlines()[2].endswith(",0xff,x y")
+
+
+def test_no_text_of_csv_is_a_formula(tmp_path: Path) -> None:
+    rows = {
+        "file": ["-a", "b"],
+        "row": [-1, 2],
+        "limit": ["\tmax_age", "max_age"],
+        "price": [Decimal("-1.50"), None],
+        "who": [b"=1+1", b"@x"],
+        "+x": [-0.5, 2.0],
+    }
+    for suffix in ("csv", "jsonl"):
+        write_rows(str(tmp_path / f"rows.{suffix}"), [pa.table(rows)])
+    assert (tmp_path / "rows.csv").read_text().splitlines() == [
+        "file,row,limit,price,who,'+x",
+        "'-a,-1,'\tmax_age,-1.50,'=1+1,-0.5",
+        "b,2,max_age,,'@x,2.0",
+    ]
+    assert '"file": "-a"' in (tmp_path / "rows.jsonl").read_text()
 
 
 def test_a_file_of_rows_replaces_nothing_else(tmp_path: Path) -> None:
