@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -168,11 +169,15 @@ def _parts(needles: Needles) -> Iterator[Needles]:
 
 def _files_below(place: str) -> Iterator[tuple[str, str]]:
     """Location and searched path of every file at or below a place."""
-    names = files.walk(place)
-    if not names and files.length(place) is not None:
+    if _is_file(place):
         yield place, place.rpartition("/")[2]
-    for name in names:
+        return
+    for name in files.walk(place):
         yield files.join(place, name), name
+
+
+def _is_file(place: str) -> bool:
+    return files.length(place) is not None if files.is_remote(place) else Path(place).is_file()
 
 
 def _is_in(location: str, places: Sequence[str]) -> bool:
