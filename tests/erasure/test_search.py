@@ -16,7 +16,7 @@ from retention.erasure.readable import PIECE_BYTES
 from retention.erasure.search import Finding, search
 from tests.support.erasing import CONTAINERS, WRITTEN
 
-SUBJECT = "kunde.Zo\u00eb/\"Stra\u00dfe\" <7>?~\u00bf\u00ff.\U0001f600>>>???.bestellt"
+SUBJECT = 'kunde.Zo\u00eb/"Stra\u00dfe" <7>?~\u00bf\u00ff.\U0001f600>>>???.bestellt'
 COMPRESSIBLE = b"".join(
     (*(SUBJECT[at : at + 9].encode() + b"#" for at in range(0, 63, 9)), SUBJECT.encode(), bytes(99))
 )
@@ -153,6 +153,18 @@ def test_a_file_is_a_place_of_its_own(tmp_path: Path) -> None:
     lay(tmp_path, {"file": SUBJECT.encode(), "other": SUBJECT.encode()})
     result = search([str(tmp_path / "file"), str(tmp_path / "missing")], needles_of(SUBJECT))
     assert (files_with(result.findings), result.files) == ({"file"}, 1)
+
+
+def test_links_to_directories_are_followed_once(tmp_path: Path) -> None:
+    stream, table = tmp_path / "streams" / "A%2E", tmp_path / "streams" / ".tables" / "A=2E"
+    for directory in (stream, table):
+        directory.mkdir(parents=True)
+    (stream / "messages").symlink_to(Path("..", ".tables", "A=2E"), target_is_directory=True)
+    (table / "back").symlink_to(stream, target_is_directory=True)
+    lay(table, {"data": SUBJECT.encode()})
+    result = search([str(stream)], needles_of(SUBJECT))
+    assert (files_with(result.findings), result.files) == ({"data"}, 1)
+    assert search([str(tmp_path)], needles_of(SUBJECT)).files == 1
 
 
 def test_bytes_are_counted(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import html
 import io
 import json
 import lzma
+import re
 import tarfile
 import zipfile
 from collections.abc import Callable, Mapping
@@ -35,7 +36,12 @@ WRITTEN: Mapping[str, Callable[[str], bytes]] = {
     "json": _json,
     "json-utf8": partial(_json, ensure_ascii=False),
     "json-slash": lambda text: _json(text).replace(b"/", b"\\/"),
-    "json-every-character": lambda text: "".join(f"\\u{ord(char):04X}" for char in text).encode(),
+    "json-every-character": lambda text: re.sub(
+        rb"(..)",
+        lambda unit: b"\\u" + unit[1].hex().upper().encode(),
+        text.encode("utf-16-be"),
+        flags=re.S,
+    ),
     "json-in-json": lambda text: json.dumps({"stats": _json(text).decode()}).encode(),
     "percent": lambda text: quote(text, safe="").encode(),
     "percent-path": lambda text: quote(text).encode(),
@@ -80,9 +86,7 @@ def _orphan(content: bytes) -> bytes:
 def _delta_encoded(content: bytes) -> bytes:
     """A value of which the page has only the end, as the one before it has the same beginning."""
     column = pa.array([content[: len(content) // 2] + b"other", content], pa.binary())
-    return parquet_of(
-        column, use_dictionary=False, column_encoding={"value": "DELTA_BYTE_ARRAY"}
-    )
+    return parquet_of(column, use_dictionary=False, column_encoding={"value": "DELTA_BYTE_ARRAY"})
 
 
 def _split_streams(content: bytes) -> bytes:
