@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from retention import open_warehouse
 from retention.erasure.encodings import MIN_BYTES
 from retention.erasure.needles import needles_of_rows
+from retention.erasure.readable import PIECE_BYTES
 from retention.erasure.search import search
 from tests.support.erasing import parquet_of
 from tests.support.laws import law, law_on_disk
@@ -47,7 +48,7 @@ def test_a_value_of_a_parquet_file_is_found_and_no_other(
         content = parquet_of(pa.array(values, pa.binary()), **options)
         Path(directory, "0").write_bytes(content)
         assert all(is_found(directory, value) for value in values if len(value) >= MIN_BYTES)
-        longer = other + b"\x01absent\x02\x03\x04\x05\x06\x07"
+        longer = b"absent\x02\x03\x04\x05\x06\x07" + other
         assert is_found(directory, longer) == any(longer in value for value in values)
 
 
@@ -62,16 +63,14 @@ def test_a_string_of_a_json_record_is_found_and_no_other(
         written = json.dumps(record, ensure_ascii=ensure_ascii)
         Path(directory, "0").write_bytes(written.encode(errors="surrogatepass"))
         assert is_found(directory, value)
-        assert not is_found(directory, value + b"\x00absent")
+        assert not is_found(directory, b"absent\x00" + value)
 
 
 @law
 @given(st.binary(min_size=MIN_BYTES, max_size=60), st.integers(0, 3), st.integers(0, 3))
 def test_a_value_is_found_at_any_place_of_a_piece(value: bytes, gap: int, before: int) -> None:
-    from retention.erasure import readable
-
     with tempfile.TemporaryDirectory() as directory:
-        place = readable.PIECE_BYTES - before * len(value) // 3 + gap
+        place = PIECE_BYTES - before * len(value) // 3 + gap
         Path(directory, "0").write_bytes(b"\xaa" * place + value + b"\xaa" * gap)
         assert is_found(directory, value)
 
@@ -92,7 +91,7 @@ def test_each_message_of_a_stream_is_found_below_its_warehouse(
     with tempfile.TemporaryDirectory() as directory:
         config = {
             "warehouse": ".",
-            "format": kind,
+            "defaults": {"format": kind},
             "streams": [{"name": "A", "subjects": ["law.>"]}],
         }
         Path(directory, "retention.yaml").write_text(json.dumps(config))
