@@ -15,7 +15,7 @@ MIN_BYTES = 12
 MAX_GROWTH = 12
 """The most bytes that one byte of a string takes in any form: `\\\\u0000`, an escape escaped again, or `%252525`."""
 MAX_DEPTH = 2
-"""The number of times that escapes are undone: a table's log has JSON within JSON, and escaped paths."""
+"""The number of times that escapes are undone: the log of a table has JSON within JSON, and paths escaped twice."""
 
 _FIRST_WHOLE_CHAR = (0, 2, 3)
 """By alignment: the first character of base64 that depends on the string alone."""

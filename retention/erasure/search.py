@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -131,9 +133,7 @@ def search(places: Sequence[str], needles: Needles, *, spared: Sequence[str] = (
     Raises:
         StorageError: a place cannot be read.
     """
-    wanted = [
-        each for place in places for each in _files_below(place) if not _is_in(each[0], spared)
-    ]
+    wanted = [each for each in _files_below(places) if not _is_in(each[0], spared)]
     result = SearchResult()
     for part in _parts(needles.distinct()):
         result = _search_files(wanted, part, result.findings)
@@ -166,13 +166,38 @@ def _parts(needles: Needles) -> Iterator[Needles]:
         yield needles.part(begin, size)
 
 
-def _files_below(place: str) -> Iterator[tuple[str, str]]:
-    """Location and searched path of every file at or below a place."""
-    names = files.walk(place)
-    if not names and files.length(place) is not None:
-        yield place, place.rpartition("/")[2]
-    for name in names:
-        yield files.join(place, name), name
+def _files_below(places: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Location and searched path of every file at or below the places, and below what links in them point to."""
+    visited: set[str] = set()
+    waiting = list(places)
+    while waiting:
+        place = waiting.pop()
+        if not files.is_remote(place):
+            waiting.extend(_linked(place, visited))
+        if _is_file(place):
+            yield place, place.rpartition("/")[2]
+            continue
+        for name in files.walk(place):
+            yield files.join(place, name), name
+
+
+def _linked(place: str, visited: set[str]) -> Iterator[str]:
+    """The directories outside `place` that links below it point to and that were not visited yet.
+
+    A stream whose name has escapes links to its table, which is beside it.
+    """
+    inside = Path(place).resolve()
+    visited.add(str(inside))
+    for parent, names, _ in os.walk(place):
+        for name in names:
+            target = Path(parent, name).resolve() if Path(parent, name).is_symlink() else None
+            if target and str(target) not in visited and not target.is_relative_to(inside):
+                visited.add(str(target))
+                yield str(target)
+
+
+def _is_file(place: str) -> bool:
+    return files.length(place) is not None if files.is_remote(place) else Path(place).is_file()
 
 
 def _is_in(location: str, places: Sequence[str]) -> bool:
