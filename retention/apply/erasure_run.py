@@ -9,7 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.apply.erasure_survey import ErasureSurvey, survey_erasure
+from retention.apply.erasure_survey import ErasureSurvey, refuse_held_rows, survey_erasure
 from retention.apply.execute import ExecutionTerms, carry_out
 from retention.context.context import OpenedStream, has_table
 from retention.core.labels import labelled
@@ -166,11 +166,7 @@ def _delete_copies(opened: OpenedStream, messages: ErasedMessages) -> None:
         kept = [] if live is None else opened.store.data_files(live)
         holds = HoldRecords(opened.root, opened.name).in_effect()
         copies = dead_copies(opened, [file.location for file in kept], messages, holds)
-        if any(copy.holds for copy in copies):
-            raise BusyError(
-                f"{opened.name}: a legal hold was placed on messages in removed files while they were being erased; "
-                "the files are kept until the legal hold is released; run again then"
-            )
+        refuse_held_rows(opened, holds, (row for copy in copies for row in copy.held))
         files.delete(copy.location for copy in copies)
         files.delete(place for copy in copies for place in companions_of(opened, copy))
         reached(Step.ERASED_COPIES_DELETED)

@@ -17,8 +17,9 @@ from retention.core.seq_ranges import in_ranges, ranges_in
 from retention.core.spoken_commands import command
 from retention.core.vector_paths import data_path
 from retention.core.wording import counted
+from retention.datafile.parquet import read_columns
 from retention.engines.select import Engines
-from retention.erasure.copies import DeadCopy, dead_copies, erased_rows, rows_of
+from retention.erasure.copies import DeadCopy, dead_copies, erased_rows, held_rows, rows_of
 from retention.errors import MissingMessageError, RefusedError
 from retention.history.runs import history_of
 from retention.plan.actions import REWRITE
@@ -116,9 +117,9 @@ def survey_erasure(opened: OpenedStream, request: Erase, engines: Engines) -> Er
         live = [file.location for file in opened.store.data_files(planned.snapshot.files)]
         hidden = _hidden(opened, planned, planned.snapshot, request)
         planned = _with_hidden(opened, planned, hidden)
-        _refuse_held(opened, holds, _held_under_vectors(opened, planned, holds))
+        refuse_held_rows(opened, holds, _held_under_vectors(opened, planned, holds))
     copies = dead_copies(opened, live, request.messages, holds)
-    _refuse_held(opened, holds, (hold for copy in copies for hold in copy.holds))
+    refuse_held_rows(opened, holds, (row for copy in copies for row in copy.held))
     return ErasureSurvey(opened, request, planned, tuple(copies), hidden)
 
 
@@ -162,15 +163,46 @@ def _with_hidden(opened: OpenedStream, planned: Planned, hidden: Iterable[str]) 
 
 def _held_under_vectors(
     opened: OpenedStream, planned: Planned, holds: Sequence[Hold]
-) -> Iterator[str]:
-    """The legal holds on rows that deletion vectors hide in files about to be rewritten."""
+) -> Iterator[tuple[int, str]]:
+    """The held rows that deletion vectors hide in files about to be rewritten, each with the hold's id."""
     if not holds:
         return
     for file in opened.store.data_files(planned.plan.actions.files):
         ranges = ranges_in(file.hidden)
         for rows in rows_of(file.location, _WITH_TIMES):
             inside = in_ranges(rows["seq"].to_numpy(), ranges)
-            yield from (hold.id for hold in holds if (hold.messages.covers(rows) & inside).any())
+            yield from held_rows(rows.filter(pa.array(inside)), holds)
+
+
+def refuse_held_rows(
+    opened: OpenedStream, holds: Sequence[Hold], held: Iterable[tuple[int, str]]
+) -> None:
+    """Refuse an erasure that would lose held messages, of which the table has no live copy.
+
+    Args:
+        opened: the stream.
+        holds: the legal holds in effect.
+        held: sequences of rows about to be lost, each with the id of a legal hold.
+
+    Raises:
+        RefusedError: names the legal holds, their owners and reasons.
+    """
+    rows = sorted(set(held))
+    if rows:
+        live = _live_among(opened, np.array([seq for seq, _ in rows]))
+        _refuse_held(opened, holds, (hold for seq, hold in rows if seq not in live))
+
+
+def _live_among(opened: OpenedStream, seqs: np.ndarray) -> set[int]:
+    """The sequences, of some in ascending order, that live messages have."""
+    if not opened.store.exists():
+        return set()
+    stored = opened.store.inventory(opened.store.snapshot()).files
+    begin = np.searchsorted(seqs, stored["min_seq"].to_numpy(), side="left")
+    end = np.searchsorted(seqs, stored["max_seq"].to_numpy(), side="right")
+    near = opened.store.data_files(stored.filter(pa.array(end > begin)))
+    columns = (read_columns(file, ("seq",))[0]["seq"].to_numpy() for file in near)
+    return {seq for column in columns for seq in seqs[np.isin(seqs, column)].tolist()}
 
 
 def _refuse_held(opened: OpenedStream, holds: Sequence[Hold], held: Iterable[str]) -> None:

@@ -34,8 +34,8 @@ class DeadCopy:
     bytes: int
     rows: int
     """Its rows of the erasure; 0 for a file that was not written to its end, whose rows cannot be read."""
-    holds: tuple[str, ...] = ()
-    """The legal holds that cover one of its rows."""
+    held: tuple[tuple[int, str], ...] = ()
+    """The sequences of its rows under legal holds, each with the hold's id."""
 
 
 def dead_copies(
@@ -85,6 +85,13 @@ def rows_of(location: str, columns: Sequence[str]) -> Iterator[pa.Table]:
             return
         for batch in opened.iter_batches(_BATCH_ROWS, columns=names):
             yield pa.Table.from_batches([batch])
+
+
+def held_rows(rows: pa.Table, holds: Sequence[Hold]) -> Iterator[tuple[int, str]]:
+    """The sequences of rows (`seq`, `subject` and `ts_ns`) under legal holds, each with the hold's id."""
+    for hold in holds:
+        covered = rows["seq"].to_numpy()[hold.messages.covers(rows)]
+        yield from ((seq, hold.id) for seq in covered.tolist())
 
 
 def companions_of(opened: OpenedStream, copy: DeadCopy) -> list[str]:
@@ -151,11 +158,11 @@ def _examined(
     root: str, messages: ErasedMessages, holds: Sequence[Hold], path: str
 ) -> DeadCopy | None:
     location = files.join(root, path)
-    taken, held = 0, set[str]()
+    taken, held = 0, set[tuple[int, str]]()
     try:
         for rows in rows_of(location, _NARROW):
             taken += int(messages.takes(rows).sum())
-            held.update(hold.id for hold in holds if hold.messages.covers(rows).any())
+            held.update(held_rows(rows, holds))
     except FileNotFoundError:
         return None
     except (OSError, pa.ArrowException, KeyError):
