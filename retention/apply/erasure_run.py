@@ -113,6 +113,7 @@ def report_of(
         shared=0 if needles is None else needles.shared,
         searched_files=0 if searched is None else searched.files,
         searched_bytes=0 if searched is None else searched.bytes_raw,
+        undecodable=() if searched is None else searched.undecodable,
     )
 
 

@@ -21,6 +21,7 @@ from retention.storage.errors import is_of_storage
 PIECE_BYTES = 1 << 20
 MAX_NESTED_BYTES = 256 << 20
 """The longest content of a container that is decoded again: it has to be in memory."""
+_ARROW_MAGIC_BYTES = 8
 _HEAD_BYTES = 512
 _DEPTH = 2
 """The depth to which containers are opened: a file within an archive, and nothing within that."""
@@ -172,9 +173,9 @@ def _parquet(source: pa.NativeFile) -> Opened:
 
 
 def _arrow_file(source: pa.NativeFile) -> Opened:
-    with pa.ipc.open_file(source) as reader:
-        batches = (reader.get_batch(number) for number in range(reader.num_record_batches))
-        yield View("arrow", _columns(batches)), False
+    """The stream within an Arrow file: our records have a hash after the footer, so that it is not the file's end."""
+    source.seek(_ARROW_MAGIC_BYTES)
+    yield from _arrow_stream(source)
 
 
 def _arrow_stream(source: pa.NativeFile) -> Opened:

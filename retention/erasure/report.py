@@ -25,6 +25,8 @@ class ErasureReport:
     """Values that other messages have as well, which stay."""
     searched_files: int = 0
     searched_bytes: int = 0
+    undecodable: tuple[str, ...] = ()
+    """The locations of files that could be searched only as they are stored."""
 
     @property
     def is_done(self) -> bool:
@@ -51,4 +53,5 @@ class ErasureReport:
             "shared": self.shared,
             "searched_files": self.searched_files,
             "searched_bytes": self.searched_bytes,
+            "undecodable": list(self.undecodable),
         }

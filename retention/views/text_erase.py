@@ -40,17 +40,30 @@ def erasure_text(report: ErasureReport) -> Iterator[str]:
     yield f"  deleted {counted(len(record.deleted), 'file')} ({size})"
     for run in record.lost_undos:
         yield f"  run {run} can no longer be undone"
+    yield from _search_text(report)
+
+
+def _search_text(report: ErasureReport) -> Iterator[str]:
     if report.searched_files:
         yield f"  searched {counted(report.searched_files, 'file')}: " + _result(report.traces)
     if report.not_searched:
         yield f"  {counted(report.not_searched, 'value')} of fewer than 12 bytes cannot be searched for"
     if report.shared:
         yield f"  {counted(report.shared, 'value')} of other messages, which stay, were not searched for"
+    for location in report.undecodable[:_MOST_TRACES]:
+        yield f"  {location}: cannot be decoded, so only its bytes as stored were searched"
     for trace in report.traces[:_MOST_TRACES]:
         yield f"  {trace.location}: {trace.what} ({trace.encoding}, {trace.view} at {trace.offset:,})"
     if report.traces:
         again = command("erase", report.stream, options="--resume")
         yield f"  change or delete these files, then run {again}, or any other maintenance of the stream"
+
+
+def unfinished_clause(records: Sequence[ErasureRecord]) -> str:
+    """The clause for unfinished erasures, for a state; empty for none."""
+    instants = [record.by_ns for record in records if record.by_ns is not None]
+    by = f", due by {brief_instant(min(instants))}" if instants else ""
+    return f"; {counted(len(records), 'unfinished erasure')}{by}" if records else ""
 
 
 def erasure_row(stream: str, record: ErasureRecord) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from retention.apply.erasure_run import erasures_of
 from retention.core.units import SECOND
 from retention.erasure.record import ErasureRecord
 from retention.errors import MissingMessageError, RefusedError, RetentionError, UsageError
+from retention.inspect.measures import measure
 from retention.rules.erase import erased_messages
 from retention.storage import files
 from tests.support.command_line import invoke
@@ -154,6 +155,9 @@ def test_what_comes_after_the_request_stays(tmp_path: Path, store: str) -> None:
     note.write_text(EVE)
     report = world.stream.erase(EVE, reason="request 7").apply()
     assert not report.is_done
+    assert "unfinished erasure" in repr(world.stream.state())
+    assert len(world.stream.state().as_json()["unfinished_erasures"]) == 1
+    assert measure(world.stream.opened, world.clock()).unfinished_erasures == 1
     assert [trace.location for trace in report.traces] == [str(note)]
     line = {"subject": EVE, "data": "new" * 9}
     world.stream.publish([json.dumps(line).encode()])
