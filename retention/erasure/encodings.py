@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -74,29 +75,61 @@ class Escapes:
     escape: re.Pattern[bytes]
     undo: Callable[[re.Match[bytes]], bytes]
 
-    def regions(self, content: bytes, reach: int) -> Iterator[tuple[int, bytes]]:
-        """Offset and unescaped bytes of each part of the content that is within `reach` bytes of an escape."""
+    def regions(self, content: bytes, reach: int) -> Iterator[tuple[int, int]]:
+        """Begin and end of each part of the content that is within `reach` bytes of an escape."""
         begin = end = -1
         for escape in self.escape.finditer(content) if self.mark in content else ():
             if begin >= 0 and escape.start() - reach > end:
-                yield begin, self.escape.sub(self.undo, content[begin:end])
+                yield begin, end
                 begin = -1
             if begin < 0:
                 begin = max(escape.start() - reach, 0)
             end = min(escape.end() + reach, len(content))
         if begin >= 0:
-            yield begin, self.escape.sub(self.undo, content[begin:end])
+            yield begin, end
 
 
-def unescaped(
-    content: bytes, reach: int, depth: int = MAX_DEPTH
-) -> Iterator[tuple[tuple[str, ...], int, bytes]]:
-    """The names of the escapes undone, offset, and bytes of each part of the content that has escapes."""
-    for escapes in ESCAPES if depth else ():
-        for begin, region in escapes.regions(content, reach):
-            yield (escapes.name,), begin, region
-            for names, _, inner in unescaped(region, reach, depth - 1):
-                yield (escapes.name, *names), begin, inner
+@dataclass(frozen=True)
+class Unescaped:
+    """The parts of a content that have escapes, with these undone, one after another."""
+
+    names: tuple[str, ...]
+    """The names of the escapes undone, the outermost first."""
+    content: bytes
+    begins: list[int]
+    """The place of each part in `content`, ascending."""
+    places: list[int]
+    """The place of each part in the original."""
+
+    def place(self, at: int, length: int) -> int | None:
+        """The place in the original of the part with `length` bytes at `at`; None: no part has all of them."""
+        part = bisect_right(self.begins, at) - 1
+        is_across = part + 1 < len(self.begins) and at + length > self.begins[part + 1]
+        return None if is_across else self.places[part]
+
+
+def unescaped(content: bytes, reach: int) -> Iterator[Unescaped]:
+    """The content's parts near escapes, for each sequence of escapes to undo."""
+    waiting = [Unescaped((), content, [0], [0])]
+    while waiting:
+        outer = waiting.pop()
+        for escapes in ESCAPES if len(outer.names) < MAX_DEPTH else ():
+            inner = _undone(outer, escapes, reach)
+            if inner.content:
+                yield inner
+                waiting.append(inner)
+
+
+def _undone(outer: Unescaped, escapes: Escapes, reach: int) -> Unescaped:
+    parts: list[bytes] = []
+    begins, places = [], []
+    length = 0
+    for begin, end in escapes.regions(outer.content, reach):
+        parts.append(escapes.escape.sub(escapes.undo, outer.content[begin:end]))
+        begins.append(length)
+        places.append(outer.place(begin, 0) or 0 if outer.names else begin)
+        length += len(parts[-1])
+    return Unescaped((*outer.names, escapes.name), b"".join(parts), begins, places)
 
 
 def _from_json(escape: re.Match[bytes]) -> bytes:
@@ -111,8 +144,9 @@ def _from_html(escape: re.Match[bytes]) -> bytes:
     return html.unescape(escape[0].decode()).encode()
 
 
+_JSON = rb"\\(?:u[0-9a-fA-F]{4}(?:\\u[0-9a-fA-F]{4})*|[\"\\/bfnrt])"
 ESCAPES = (
-    Escapes("json", b"\\", re.compile(rb"(?:\\u[0-9a-fA-F]{4})+|\\[\"\\/bfnrt]"), _from_json),
+    Escapes("json", b"\\", re.compile(_JSON), _from_json),
     Escapes(
         "percent", b"%", re.compile(rb"%[0-9A-Fa-f]{2}"), lambda escape: unquote_to_bytes(escape[0])
     ),

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from retention.core.progress import with_progress
-from retention.erasure.encodings import FORMS, MAX_GROWTH, unescaped
+from retention.erasure.encodings import FORMS, MAX_GROWTH, RAW, unescaped
 from retention.erasure.needles import KINDS, Needles
-from retention.erasure.patterns import MAX_WINDOWS, PatternIndex
+from retention.erasure.patterns import MAX_WINDOWS, Match, PatternIndex
 from retention.erasure.readable import UndecodableError, View, views
 from retention.storage import files
 from retention.storage.parallel import in_threads
@@ -91,9 +91,13 @@ class _FileSearch:
         kept, begin = b"", 0
         for piece in self._readable(view):
             content = kept + piece
-            self._match(view, (), content, begin, is_done)
-            for names, at, region in unescaped(content, overlap):
-                self._match(view, names, region, begin + at, is_done)
+            for match in self.index.matches(content, is_done):
+                self._add(view, (), match, begin + match.offset, is_done)
+            for part in unescaped(content, overlap):
+                for match in self.index.matches(part.content, is_done):
+                    place = part.place(match.offset, self.index.length(match.pattern))
+                    if place is not None:
+                        self._add(view, part.names, match, begin + place, is_done)
             kept = content[-overlap:]
             begin += len(content) - len(kept)
         return begin + len(kept)
@@ -104,22 +108,15 @@ class _FileSearch:
         except UndecodableError:
             self.is_undecodable = True
 
-    def _match(
-        self,
-        view: View,
-        escapes: tuple[str, ...],
-        content: bytes,
-        begin: int,
-        is_done: np.ndarray,
+    def _add(
+        self, view: View, escapes: tuple[str, ...], match: Match, offset: int, is_done: np.ndarray
     ) -> None:
-        """Add a finding for each pattern in the content that this view does not have yet."""
-        for match in self.index.matches(content, is_done):
-            is_done[match.pattern] = True
-            kind = KINDS[self.needles.kinds[match.string]]
-            form = FORMS[match.form].name
-            words = escapes if form == "raw" and escapes else (*escapes, form)
-            offset = begin if escapes else begin + match.offset
-            self.findings.add(Finding(self.location, kind, " ".join(words), view.name, offset))
+        """Add a finding; its pattern needs no other one in this view."""
+        is_done[match.pattern] = True
+        kind = KINDS[self.needles.kinds[match.string]]
+        form = FORMS[match.form].name
+        words = escapes if escapes and form == RAW.name else (*escapes, form)
+        self.findings.add(Finding(self.location, kind, " ".join(words), view.name, offset))
 
 
 def search(places: Sequence[str], needles: Needles, *, spared: Sequence[str] = ()) -> SearchResult:
