@@ -8,6 +8,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -21,7 +22,6 @@ from retention.storage.errors import is_of_storage
 PIECE_BYTES = 1 << 20
 MAX_NESTED_BYTES = 256 << 20
 """The longest content of a container that is decoded again: it has to be in memory."""
-_ARROW_MAGIC_BYTES = 8
 _HEAD_BYTES = 512
 _DEPTH = 2
 """The depth to which containers are opened: a file within an archive, and nothing within that."""
@@ -136,28 +136,28 @@ def _guarded(name: str, pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class _Kept:
-    """Pieces that pass through, and are kept to be decoded again if they are a container that is not too long."""
+    """Pieces that pass through, and are kept to be decoded again if they are a container."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
         self.content: bytes | None = None
 
     def __iter__(self) -> Iterator[bytes]:
+        first = next(self._pieces, b"")
+        is_container = _container(first[:_HEAD_BYTES]) is not None
         kept = bytearray()
-        is_container: bool | None = None
-        for piece in self._pieces:
-            if is_container is None:
-                is_container = _container(piece[:_HEAD_BYTES]) is not None
-            if is_container:
+        for piece in chain([first] if first else [], self._pieces):
+            if is_container and len(kept) <= MAX_NESTED_BYTES:
                 kept += piece
-                if len(kept) > MAX_NESTED_BYTES:
-                    raise UndecodableError("a container within a container, too long to be decoded")
             yield piece
+        if len(kept) > MAX_NESTED_BYTES:
+            raise UndecodableError("a container within a container, too long to be decoded")
         self.content = bytes(kept) if is_container else None
 
 
 def _parquet(source: pa.NativeFile) -> Opened:
     """The decompressed pages, the values that pages do not contain in one piece, and the metadata."""
+    source = _without_trailer(source, b"PAR1")
     with pq.ParquetFile(source) as file:
         metadata = file.metadata.metadata or {}
         yield (
@@ -172,10 +172,18 @@ def _parquet(source: pa.NativeFile) -> Opened:
         )
 
 
+def _without_trailer(source: pa.NativeFile, mark: bytes) -> pa.NativeFile:
+    """The source up to the mark that ends its format: this engine's records have a hash after it."""
+    size = source.size()
+    last = source.read_at(_HEAD_BYTES, max(size - _HEAD_BYTES, 0))
+    extra = len(last) - last.rfind(mark) - len(mark) if mark in last else 0
+    return pa.BufferReader(source.read_at(size - extra, 0)) if extra else source
+
+
 def _arrow_file(source: pa.NativeFile) -> Opened:
-    """The stream within an Arrow file: our records have a hash after the footer, so that it is not the file's end."""
-    source.seek(_ARROW_MAGIC_BYTES)
-    yield from _arrow_stream(source)
+    with pa.ipc.open_file(_without_trailer(source, b"ARROW1")) as reader:
+        batches = (reader.get_batch(number) for number in range(reader.num_record_batches))
+        yield View("arrow", _columns(batches)), False
 
 
 def _arrow_stream(source: pa.NativeFile) -> Opened:

@@ -139,6 +139,17 @@ def test_a_damaged_member_hides_no_other_member(tmp_path: Path) -> None:
     assert result.undecodable == (str(tmp_path / "archive"),)
 
 
+def test_a_container_too_long_to_be_kept_is_searched_as_it_is_and_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readable, "MAX_NESTED_BYTES", 100)
+    content = gzip.compress(COMPRESSIBLE) + bytes(2 * PIECE_BYTES) + SUBJECT.encode()
+    lay(tmp_path, {"file": gzip.compress(content), "short": gzip.compress(COMPRESSIBLE)})
+    result = search([str(tmp_path)], needles_of(SUBJECT))
+    assert result.undecodable == (str(tmp_path / "file"),)
+    assert files_with(result.findings) == {"file", "short"}
+
+
 def test_what_is_spared_is_not_read(tmp_path: Path) -> None:
     lay(tmp_path, {"file": SUBJECT.encode(), "file2": SUBJECT.encode()})
     (tmp_path / "directory").mkdir()

@@ -168,6 +168,10 @@ CONTAINERS: Mapping[str, Callable[[bytes], bytes]] = {
         for name, make in (("file", pa.ipc.new_file), ("stream", pa.ipc.new_stream))
         for is_dictionary in (False, True)
     },
+    "parquet-and-hash": lambda content: _parquet(content, compression="lz4") + b"0123456789abcdef",
+    "arrow-and-hash": lambda content: (
+        _arrow(content, "lz4", pa.ipc.new_file, is_dictionary=False) + b"0123456789abcdef"
+    ),
     "gzip": gzip.compress,
     "gzip-twice-appended": lambda content: gzip.compress(b"first") + gzip.compress(content),
     "zstd": partial(_packed, codec="zstd"),

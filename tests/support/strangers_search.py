@@ -145,7 +145,13 @@ def collect(value: object, into: list[bytes]) -> None:
         into.append(str(value).encode("utf-8", "surrogatepass"))
 
 
+def up_to(content: bytes, mark: bytes) -> bytes:
+    """The content without what follows the last mark, such as a checksum."""
+    return content[: content.rindex(mark) + len(mark)]
+
+
 def of_parquet(content: bytes) -> Iterator[bytes]:
+    content = up_to(content, b"PAR1")
     source = pa.BufferReader(content)
     file = pq.ParquetFile(source)
     names = [
@@ -169,7 +175,7 @@ def of_ipc(content: bytes) -> Iterator[bytes]:
 
 
 def of_ipc_file(content: bytes) -> Iterator[bytes]:
-    for column in pa.ipc.open_file(content).read_all().columns:
+    for column in pa.ipc.open_file(up_to(content, b"ARROW1")).read_all().columns:
         yield from of_arrow(column)
 
 
