@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, overload
 
+from retention.api.erasing import (
+    DELETED,
+    PlannedErasure,
+    erasures_shown,
+    planned_erasure,
+    resumed,
+)
 from retention.api.log import BoundPlan, Log
+from retention.api.repairs import Instant
 from retention.api.stream_consumers import StreamConsumers
+from retention.apply.erase import ErasureRequest
 from retention.core.accepted_times import accepted_times
 from retention.core.arguments import checked_class
+from retention.core.units import parse_as_of
 from retention.delivery.consumer import BatchConsumer
 from retention.formats.jsonl import Given, LeaveOut, open_lines
 from retention.ingest.idempotency import batch_identity
@@ -18,8 +28,9 @@ from retention.ingest.import_nats import Imported, import_nats_backup
 from retention.ingest.publish import Published, publish
 from retention.inspect.latest import latest_of
 from retention.inspect.nats_export import Exported, export_nats_backup
+from retention.rules.erase import erased_messages
 from retention.rules.requests import delete_request
-from retention.views.notebook import ShownLatest
+from retention.views.notebook import ShownErasure, ShownLatest
 
 if TYPE_CHECKING:
     pass
@@ -62,19 +73,62 @@ class Stream(Log):
                 self.opened, source, identity, leave_out, accepted_times(any_time=any_time)
             )
 
-    def delete(self, *seqs: int | Iterable[int], erase: bool = False) -> BoundPlan:
+    @overload
+    def delete(self, *seqs: int | Iterable[int], erase: Literal[False] = False) -> BoundPlan: ...
+
+    @overload
+    def delete(self, *seqs: int | Iterable[int], erase: Literal[True]) -> PlannedErasure: ...
+
+    def delete(self, *seqs: int | Iterable[int], erase: bool = False) -> BoundPlan | PlannedErasure:
         """Plan the removal of single messages; `apply` of the plan carries it out.
 
         Args:
             seqs: their sequences, one by one or several together: `delete(1, 2)`, `delete([1, 2])`.
-            erase: also delete every file that still holds them, at once; it cannot be undone.
+            erase: leave no copy of them, as `erase(seqs=…)`; it cannot be undone.
 
         Raises:
             UsageError: one of them is not in the stream.
-            RefusedError: the stream is sealed, or denies deletes; or its format cannot erase.
+            RefusedError: the stream is sealed, or denies deletes; or as `erase`.
         """
-        given = ([seq] if isinstance(seq, int) else seq for seq in seqs)
-        return self._removal(delete_request(tuple(chain.from_iterable(given)), erase=erase))
+        wanted = tuple(chain.from_iterable(map(_several, seqs)))
+        if erase:
+            return self.erase(seqs=wanted, reason=DELETED)
+        return self._removal(delete_request(wanted))
+
+    def erase(
+        self,
+        subject: str | None = None,
+        *,
+        subjects: Iterable[str] = (),
+        seqs: int | Iterable[int] = (),
+        reason: str,
+        by: Instant = None,
+    ) -> PlannedErasure:
+        """Plan to erase messages, so that no copy of them is left; `apply` carries it out, and nothing undoes it.
+
+        Args:
+            subject: a filter of subjects, with `*` for one token and a last `>` for one or more.
+            subjects: many filters; each file is rewritten once.
+            seqs: sequences instead of subjects.
+            reason: kept encrypted until the erasure is done, then as a keyed hash.
+            by: the instant by which it has to be done, which `erasures` shows.
+
+        Raises:
+            UsageError: nothing is named, or no file has a message with a given sequence.
+            RefusedError: a legal hold covers a message; the stream is sealed, denies deletes, or has an archive.
+        """
+        named = [*subjects, *([] if subject is None else [subject])]
+        by_ns = None if by is None else parse_as_of(by, self.opened.clock())
+        request = ErasureRequest(erased_messages(named, _several(seqs)), reason, by_ns)
+        return planned_erasure(self.opened, self.engine, request)
+
+    def erasures(self) -> list[ShownErasure]:
+        """The erasures of the stream, oldest first, with what is left of each."""
+        return erasures_shown(self.opened)
+
+    def resume_erasures(self) -> list[ShownErasure]:
+        """Go on with the erasures that are unfinished; any run that maintains the stream does so, too."""
+        return resumed(self.opened, self.engine)
 
     def latest(self, subject: str | None = None) -> ShownLatest:
         """The last value of each subject, in batches, as a DataFrame, or shown; deletions are included and marked.
@@ -123,3 +177,7 @@ class Stream(Log):
             RefusedError: the target already exists.
         """
         return export_nats_backup(self.opened, target)
+
+
+def _several(seqs: int | Iterable[int]) -> Iterable[int]:
+    return [seqs] if isinstance(seqs, int) else seqs

@@ -1,72 +1,205 @@
-"""Erasing deleted messages: every file of a plain Parquet stream that still holds one of them is deleted at once."""
+"""Erasures of messages: planned, recorded with an encrypted request, and carried out until no copy is left."""
 
 from __future__ import annotations
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
+from dataclasses import dataclass
 
-from retention.context.context import OpenedStream
-from retention.errors import BusyError
-from retention.history.record import RunRecord
-from retention.rules.requests import Delete, Request
-from retention.storage import files
-from retention.storage.crash_points import Step, reached
-from retention.stores.parquet.log import ParquetLog
+from retention.apply.erasure_run import erasures_of, finish_erasure, report_of, with_files
+from retention.apply.erasure_survey import ErasureSurvey, survey_erasure
+from retention.apply.recover import settle_interrupted
+from retention.context.context import OpenedStream, has_table
+from retention.context.maintenance import removing
+from retention.context.position import locate
+from retention.core.json_object import JsonObject
+from retention.core.labels import on_stream
+from retention.engines.select import Engines
+from retention.erasure.keyed_hash import keyed_hash_of
+from retention.erasure.needle_file import NeedleFile, new_key, write_needles
+from retention.erasure.needles import needles_of_rows
+from retention.erasure.record import ErasureRecord, new_id
+from retention.erasure.report import ErasureReport
+from retention.errors import UsageError
+from retention.history.initiator import initiator
+from retention.history.runs import history_of
+from retention.planners.request_guards import check_allowed
+from retention.rules.erase import Erase, ErasedMessages
+from retention.schemas.messages import NEVER
+
+_HASHED_SUBJECTS = 1_000
+"""The maximum number of subjects that a record has keyed hashes of."""
 
 
-def erase(opened: OpenedStream, request: Request | None) -> None:
-    """Delete the removed files that hold messages erased by a committed request, under the maintenance lease.
+@dataclass(frozen=True)
+class ErasureRequest:
+    """A request to erase messages."""
 
-    Copies left by earlier runs are deleted as well: none of those runs can be undone any more, because a later run has
-    removed messages from the same segment.
+    messages: ErasedMessages
+    reason: str
+    by_ns: int | None = None
+    """The instant by which it has to be done; None: as soon as possible."""
 
-    Args:
-        opened: the stream, which is not a Delta table.
-        request: the removal request; nothing is deleted unless it erases.
+    def __post_init__(self) -> None:
+        """Refuse a request without a reason."""
+        if not self.reason.strip():
+            raise UsageError(
+                "an erasure needs text as its reason, of which a keyed hash is kept; nothing was changed"
+            )
+
+
+@dataclass(frozen=True)
+class ErasurePlan:
+    """Everything that an erasure would change now."""
+
+    stream: str
+    messages: int
+    """The live messages to remove."""
+    bytes: int
+    rewritten_files: int
+    """The live files of which copies without the erased messages are written."""
+    dropped_files: int
+    """The live files without any other message."""
+    dead_files: int
+    """The removed, staged or abandoned files with erased messages."""
+    dead_bytes: int
+    lost_undos: tuple[str, ...] = ()
+    """The runs that can no longer be undone afterwards."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no file has a message of the erasure."""
+        return not (self.rewritten_files or self.dropped_files or self.dead_files)
+
+    def as_json(self) -> JsonObject:
+        """The plan as JSON values."""
+        return {**vars(self), "lost_undos": list(self.lost_undos)}
+
+
+@on_stream
+def plan_erasure(opened: OpenedStream, messages: ErasedMessages, engines: Engines) -> ErasurePlan:
+    """Plan an erasure; only caches are written.
 
     Raises:
-        BusyError: removed files have not been moved to their final location yet.
+        UsageError: the stream was never written to, or no file has a message with a given sequence.
+        RefusedError: it is a topic, has an archive, is sealed or denies deletes, or a legal hold covers a message.
     """
-    if not isinstance(request, Delete) or not request.erase:
-        return
-    # Opening finishes the moves of all commits: no file outside `messages/` is live afterwards.
-    live = set(opened.store.snapshot().files["path"].to_pylist())
-    layout = opened.layout
-    wanted = np.array(request.seqs, dtype=np.int64)
-    unmoved = [path for path in _data_files(layout.messages) if path not in live]
-    if any(_holds(layout.live(path), wanted) for path in unmoved):
-        raise BusyError(
-            f"{opened.name}: the messages are deleted, but another process keeps files that hold them from being moved "
-            f"out of {layout.messages}; try again: the next run of this stream erases them"
+    check_allowed(opened, Erase("", messages))
+    _check_table(opened)
+    survey = survey_erasure(opened, Erase("", messages), engines)
+    if not _repeated(opened, messages):
+        survey.refuse_missing()
+    return _plan_of(survey)
+
+
+@on_stream
+def erase_now(opened: OpenedStream, wanted: ErasureRequest, engines: Engines) -> ErasureReport:
+    """Erase messages, under the stream's maintenance lease, as far as possible now.
+
+    Raises:
+        UsageError, RefusedError: as `plan_erasure`; or a person has paused removals.
+        BusyError: another run holds the lease, or the table keeps changing.
+        VerificationError, DamagedError: as `finish_erasure`.
+    """
+    check_allowed(opened, Erase("", wanted.messages))
+    _check_table(opened)
+    with removing(opened):
+        settle_interrupted(opened, history_of(opened.warehouse, opened.name))
+        unfinished = [each for each in _repeated(opened, wanted.messages) if not each.is_done]
+        record = unfinished[0] if unfinished else _begun(opened, wanted, engines)
+        return (
+            finish_erasure(opened, record, engines)
+            if not record.is_done
+            else report_of(opened, record)
         )
-    # Where directory listings lag, the log still has every name.
-    named = ParquetLog(layout).names_ever()
-    holding = [
-        (place, path)
-        for place in ("trash", "staging")
-        for path in sorted({*_data_files(layout.engine_path(place)), *named})
-        if _holds(layout.engine_path(place, path), wanted)
-    ]
-    files.delete(layout.engine_path(place, path) for place, path in holding)
-    files.delete(layout.engine_path("subjects", path) for _, path in holding)
-    reached(Step.ERASED)
 
 
-def erase_recorded(opened: OpenedStream, record: RunRecord) -> None:
-    """Finish the erasure of an interrupted but committed run, by its record in the run history."""
-    erase(opened, record.carried_request)
+@on_stream
+def resume_erasures(opened: OpenedStream, engines: Engines) -> list[ErasureReport]:
+    """Go on with all unfinished erasures of a stream, under its maintenance lease; their reports.
+
+    Raises:
+        RefusedError, BusyError, VerificationError, DamagedError: as `erase_now`.
+    """
+    with removing(opened):
+        begun = list(erasures_of(opened).unfinished())
+        settle_interrupted(opened, history_of(opened.warehouse, opened.name))
+        now = (erasures_of(opened).read(record.id) for record in begun)
+        return [
+            report_of(opened, each) if each.is_done else finish_erasure(opened, each, engines)
+            for each in now
+        ]
 
 
-def _data_files(directory: str) -> list[str]:
-    return [path for path in files.walk(directory) if path.endswith(".parquet")]
+def erasure_reports(opened: OpenedStream) -> list[ErasureReport]:
+    """The reports of all erasures of a stream, oldest first, finished or not."""
+    return [report_of(opened, record) for record in erasures_of(opened).all()]
 
 
-def _holds(location: str, wanted: np.ndarray) -> bool:
-    """Whether a file has one of the sequences; a file still being written has no deleted ones."""
-    try:
-        with files.reading(location) as source:
-            seqs = pq.ParquetFile(source).read(["seq"])["seq"].to_numpy()
-    except (FileNotFoundError, pa.ArrowInvalid):
-        return False
-    return bool(np.isin(wanted, seqs).any())
+def _repeated(opened: OpenedStream, messages: ErasedMessages) -> list[ErasureRecord]:
+    """The erasures of the same messages, oldest first."""
+    records = erasures_of(opened).all()
+    digest = _hash_of(opened, messages) if records else ""
+    return [record for record in records if record.request == digest]
+
+
+def _begun(opened: OpenedStream, wanted: ErasureRequest, engines: Engines) -> ErasureRecord:
+    """The record of a new erasure, with its request and needles; or that of one that left nothing to do."""
+    erasures, now_ns = erasures_of(opened), opened.clock()
+    erasure, keyed = new_id(now_ns), keyed_hash_of(opened.warehouse)
+    below = locate(opened).next_seq if opened.store.exists() else NEVER
+    messages = ErasedMessages(wanted.messages.subjects, wanted.messages.seqs, below)
+    survey = survey_erasure(opened, Erase(erasure, messages), engines)
+    repeated = _repeated(opened, messages)
+    if repeated and _plan_of(survey).is_empty:
+        return repeated[-1]
+    survey.refuse_missing()
+    key = new_key()
+    erasures.delete_unrecorded()
+    content = NeedleFile(
+        {"subjects": list(messages.subjects), "seqs": list(messages.seqs)},
+        wanted.reason,
+        needles_of_rows(survey.rows()),
+    )
+    write_needles(erasures.needles(erasure), key, content)
+    record = ErasureRecord(
+        id=erasure,
+        at_ns=now_ns,
+        by_ns=wanted.by_ns,
+        initiator=initiator(),
+        below=below,
+        subjects=[keyed.of(subject) for subject in messages.subjects[:_HASHED_SUBJECTS]],
+        request=_hash_of(opened, messages),
+        reason=keyed.of(wanted.reason),
+        named_subjects=len(messages.subjects),
+        named_seqs=len(messages.seqs),
+        key=key.hex(),
+    )
+    record = with_files(record, survey)
+    erasures.write(record)
+    return record
+
+
+def _hash_of(opened: OpenedStream, messages: ErasedMessages) -> str:
+    named = {"subjects": list(messages.subjects), "seqs": list(messages.seqs)}
+    return keyed_hash_of(opened.warehouse).of(named)
+
+
+def _check_table(opened: OpenedStream) -> None:
+    if not has_table(opened):
+        raise UsageError(
+            f"{opened.name}: nothing was ever written to it, so there is nothing to erase; nothing was changed"
+        )
+
+
+def _plan_of(survey: ErasureSurvey) -> ErasurePlan:
+    plan = survey.planned.plan
+    rewritten = plan.actions.rewrite.files.num_rows
+    return ErasurePlan(
+        survey.opened.name,
+        plan.removed_messages,
+        plan.removed_bytes,
+        rewritten,
+        plan.actions.files.num_rows - rewritten,
+        len(survey.copies),
+        sum(copy.bytes for copy in survey.copies),
+        tuple(survey.lost_undos),
+    )

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 
 from retention.apply.archive import Archived, LeavingFiles, archive
-from retention.apply.erase import erase
 from retention.apply.guards import Guards
 from retention.apply.keep_ids import keep_ids_of
 from retention.apply.permits import permit_of
@@ -35,6 +34,7 @@ from retention.plan.plan import Plan
 from retention.plan.run_ranges import ranges_of_plan
 from retention.planners.cached import Planned
 from retention.ports import Snapshot
+from retention.rules.erase import Erase
 from retention.rules.requests import Drop
 from retention.schemas.files import FILE_STATS
 from retention.stores.layout import note_dropping
@@ -104,7 +104,6 @@ def carry_out(
         change = _change(opened, plan, prepared, epochs)
         change = replace(change, requirements=[*change.requirements, *permit.requirements])
         version = recorded.commit(intent, change).committed_version
-        erase(opened, plan.header.request)
         size, archived = prepared.additions.bytes, prepared.archived
         work = Work(prepared.read, size, plan.header.version, version, archived)
         report = report_of(opened, plan, run, work, started)
@@ -138,7 +137,7 @@ def prepare(opened: OpenedStream, plan: Plan, engines: Engines, run: RecordedRun
     """
     additions = stage_additions(opened, plan, engines, run)
     archived = _archived(opened, plan, run.snapshot, engines)
-    ids_read = keep_ids_of(opened, plan, run.snapshot)
+    ids_read = _keep_ids(opened, plan, run.snapshot)
     if isinstance(plan.header.request, Drop):
         note_dropping(opened.layout, opened.config.format)
     change = Change(
@@ -148,6 +147,13 @@ def prepare(opened: OpenedStream, plan: Plan, engines: Engines, run: RecordedRun
         ranges=ranges_of_plan(plan),
     )
     return Prepared(additions, archived, ids_read, change)
+
+
+def _keep_ids(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> ReadCount:
+    """Keep the ids of removed messages; those of erased ones count no more."""
+    if isinstance(plan.header.request, Erase):
+        return ReadCount()
+    return keep_ids_of(opened, plan, snapshot)
 
 
 def _recorded_alone(

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
+from retention.apply.undo_records import kept_runs, read_record
 from retention.context.context import OpenedStream
+from retention.context.run_files import REMOVED
 from retention.core.subjects import path_name
-from retention.core.vector_paths import stored_files, vector_place
+from retention.core.vector_paths import all_stored, stored_files, vector_place
+from retention.erasure.keyed_hash import secrets_of
 from retention.history.record import ABANDONED
 from retention.history.runs import history_of
 from retention.planners.scratch import DIRECTORY
@@ -32,9 +35,10 @@ class Orphan:
 def orphans(opened: OpenedStream) -> list[Orphan]:
     """List the files on disk that nothing accounts for; nothing is changed, and no data file is opened.
 
-    Three kinds are accounted for: files that a commit names (live, or removed and within the grace period), files that
-    describe these, and undo records of runs with an outcome other than `abandoned`. Moves after a commit, which the
-    store finishes at the next opening, leave no orphans.
+    Three kinds are accounted for: files that a commit names (live, or removed and within the grace period; also by the
+    records of its run, because an erasure leaves no older entry of the log), files that describe these, and undo
+    records of runs with an outcome other than `abandoned`. Moves after a commit, which the store finishes at the next
+    opening, leave no orphans.
 
     Raises:
         DamagedError: the log cannot be read, or is missing.
@@ -42,7 +46,7 @@ def orphans(opened: OpenedStream) -> list[Orphan]:
     layout = opened.layout
     # Without the log, every data file would look as if no commit named it.
     opened.store.exists()
-    unnamed = opened.table_format.orphaned_files(layout)
+    unnamed = _without_removed(opened, opened.table_format.orphaned_files(layout))
     leftovers = [
         *((place, "data file that no commit names") for place in unnamed),
         *_unfinished_writes(opened, layout),
@@ -55,13 +59,23 @@ def orphans(opened: OpenedStream) -> list[Orphan]:
     ]
 
 
+def _without_removed(opened: OpenedStream, unnamed: dict[str, str]) -> dict[str, str]:
+    """The files that no record of a run's removed files names either."""
+    runs = [run for run, names in kept_runs(opened).items() if REMOVED in names] if unnamed else []
+    removed: set[str] = set()
+    for run in runs:
+        removed.update(all_stored(read_record(opened, run, REMOVED)["path"].to_pylist()))
+    return {place: path for place, path in unnamed.items() if path not in removed}
+
+
 def _unfinished_writes(opened: OpenedStream, layout: Layout) -> Iterator[tuple[str, str]]:
     """Temporary files next to their targets: a target appears there complete, or not at all."""
     history = history_of(opened.warehouse, opened.name).directory
     beside = (
         files.join(opened.root, name) for name in (consumer_table.DIRECTORY, offset_table.DIRECTORY)
     )
-    for directory in (layout.messages, layout.engine_path(), *beside, history, *_archive(opened)):
+    shared = (secrets_of(opened.warehouse), *_archive(opened))
+    for directory in (layout.messages, layout.engine_path(), *beside, history, *shared):
         for path in files.walk(directory):
             name = path.rpartition("/")[2]
             if name.endswith(".tmp"):

@@ -5,12 +5,13 @@ from __future__ import annotations
 from retention.apply.kept_counts import kept_counts
 from retention.apply.recorded_run import Change
 from retention.datafile.segment_writer import PARTITION
-from retention.history.kinds import Applied, Dropped, PlannedRun, Requested
+from retention.history.kinds import Applied, Dropped, Erased, PlannedRun, Requested
 from retention.history.record import ArchivedCopies, RecordedRequest, Segments
 from retention.history.report import RunReport
 from retention.history.runs import History
 from retention.plan.plan import Plan
 from retention.planners.cached import Planned
+from retention.rules.erase import Erase
 from retention.rules.requests import Drop
 
 
@@ -41,6 +42,9 @@ def _typed(plan: Plan, run: str) -> PlannedRun:
     """The record type for a run of a plan's kind, with no other fields set."""
     if plan.header.request is None:
         return Applied(run=run, as_of_ns=plan.header.as_of_ns)
+    if isinstance(plan.header.request, Erase):
+        erasure = plan.header.request.erasure
+        return Erased(run=run, as_of_ns=plan.header.as_of_ns, erasure=erasure)
     request = RecordedRequest.of(plan.header.request)
     if isinstance(plan.header.request, Drop):
         return Dropped(run=run, as_of_ns=plan.header.as_of_ns, request=request)

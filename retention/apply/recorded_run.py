@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.apply.archive import Archived, copies_of, terms_of
-from retention.apply.recover import basis
 from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
@@ -33,7 +32,7 @@ from retention.core.table_updates import (
 from retention.core.wording import counted
 from retention.errors import CommitUnknownError
 from retention.history.chain import counter_of
-from retention.history.record import RunRecord
+from retention.history.record import Basis, RunRecord
 from retention.history.runs import history_of
 from retention.plan.run_ranges import highest_removed
 from retention.ports import LostCommit, Snapshot, Swap
@@ -142,7 +141,9 @@ class RecordedRun:
     def begin(self, intent: Record, change: Change) -> Record:
         """Record the intent of a run that writes something before `commit_begun`; return the full intent."""
         counters = self.snapshot.counters
-        intent = intent.updated(run=self.name, stream=self._opened.name, basis=basis(self.snapshot))
+        intent = intent.updated(
+            run=self.name, stream=self._opened.name, basis=_basis(self.snapshot)
+        )
         if "epoch" not in intent.model_fields_set:
             intent = intent.updated(epoch=counters.epoch)
         if change.archived is not None:
@@ -262,3 +263,8 @@ def recorded_run(
         run.abandon()
         raise
     run.finish()
+
+
+def _basis(snapshot: Snapshot) -> Basis:
+    """The state of the table on which a run is about to commit, for the run history."""
+    return Basis(table_id=snapshot.table_id, version=snapshot.version)

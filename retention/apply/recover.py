@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from retention.apply.erase import erase_recorded
+from retention.apply.erasure_run import finish_erasures
 from retention.apply.undo_records import is_in_force
 from retention.context.context import OpenedStream, has_table
 from retention.core.run_names import parse_run_name
 from retention.history.kinds import ForeignMoved
-from retention.history.record import ABANDONED, DONE, UNKNOWN, Basis, RunRecord
+from retention.history.record import ABANDONED, DONE, UNKNOWN, RunRecord
 from retention.history.runs import History
 from retention.ports import Snapshot
 from retention.storage import files
 from retention.stores.parquet.adopt import aside
-
-
-def basis(snapshot: Snapshot) -> Basis:
-    """The state of the table on which a run is about to commit, for the run history."""
-    return Basis(table_id=snapshot.table_id, version=snapshot.version)
 
 
 def settle_interrupted(opened: OpenedStream, history: History) -> None:
@@ -31,9 +26,8 @@ def settle_interrupted(opened: OpenedStream, history: History) -> None:
             _settle_moves(opened, history, begun)
             continue
         outcome = _outcome(opened, begun)
-        if outcome.is_done:
-            erase_recorded(opened, begun)
         history.finish(outcome)
+    finish_erasures(opened)
 
 
 def _settle_moves(opened: OpenedStream, history: History, begun: ForeignMoved) -> None:

@@ -24,6 +24,7 @@ from retention.errors import StalePlanError
 from retention.plan.actions import Rewrite
 from retention.plan.plan import Plan
 from retention.planners.scratch import within_reach
+from retention.rules.erase import Erase
 from retention.rules.jetstream import delete_markers
 from retention.schemas.files import FileStats
 from retention.stores.layout import is_split
@@ -65,7 +66,7 @@ def stage_additions(
     lengths = rewrite.files["file_bytes"].to_pylist()
     engine = engines.pick(opened.config.engine, sum(lengths), opened.config.local_limit)
     marked = _stage_markers(opened, plan, run)
-    written = _write(opened, rewrite, _copies(opened, rewrite, engine, run), engine)
+    written = _write(opened, rewrite, _copies(opened, plan, engine, run), engine)
     return Additions(
         [*(row for copy in written for row in copy.stats), *(marked.stats if marked else [])],
         sum((copy.read for copy in written), ReadCount()),
@@ -74,12 +75,14 @@ def stage_additions(
 
 
 def _copies(
-    opened: OpenedStream, rewrite: Rewrite, engine: Engine, run: RecordedRun
+    opened: OpenedStream, plan: Plan, engine: Engine, run: RecordedRun
 ) -> list[RewriteTask]:
+    rewrite = plan.actions.rewrite
+    targets = _copied if isinstance(plan.header.request, Erase) else _targets
     sources = opened.store.data_files(rewrite.files)
     reached = within_reach(opened, engine, rewrite.removed, rewrite.numbers)
     return [
-        RewriteTask(source, _targets(opened, source, row, run), removed)
+        RewriteTask(source, targets(opened, source, row, run), removed)
         for source, row, removed in zip(
             sources, rewrite.files.to_pylist(), reached.of_files(rewrite.numbers), strict=True
         )
@@ -89,12 +92,17 @@ def _copies(
 def _targets(
     opened: OpenedStream, source: DataFile, row: Mapping[str, Any], run: RecordedRun
 ) -> tuple[DataFile, ...]:
-    """The source under a vector where that is better, or else locations for its copies.
-
-    Part of a split by deadline remains one file; others are split by the layout.
-    """
+    """The source under a vector where that is better, or else locations for its copies."""
     if opened.store.takes_vector(run.snapshot, row):
         return (run.stage_vector(source),)
+    return _copied(opened, source, row, run)
+
+
+def _copied(
+    opened: OpenedStream, source: DataFile, row: Mapping[str, Any], run: RecordedRun
+) -> tuple[DataFile, ...]:
+    """Locations for the copies of a source: part of a split by deadline remains one file, others may be split."""
+    del row
     most_files = opened.config.most_files
     if most_files == 1 or is_split(source.path):
         return (run.stage_copy(source),)

@@ -47,7 +47,14 @@ from retention.core.table_requirements import AssertEpoch
 from retention.core.table_updates import SetDropped, set_epoch
 from retention.engines.select import Engines
 from retention.errors import RefusedError, RetentionError, UsageError
-from retention.history.kinds import Dropped, NewerRun, PlannedRun, SequencesRepaired, Undone
+from retention.history.kinds import (
+    Dropped,
+    NewerRun,
+    PlannedRun,
+    SequencesRepaired,
+    Undone,
+    is_erasure,
+)
 from retention.history.record import UNKNOWN, RunRecord
 from retention.history.runs import History, history_of
 from retention.interest.commit_offsets import lower_watermarks
@@ -219,7 +226,7 @@ def _undoable(opened: OpenedStream, history: History, run: str) -> RunRecord:
         )
     if not outcome.removed_messages and outcome.ends_epoch is None:
         raise UsageError(f"{opened.name}: run {run} removed nothing, so there is nothing to undo")
-    if outcome.request is not None and outcome.request.erase:
+    if is_erasure(outcome):
         raise UsageError(
             f"{opened.name}: run {run} erased its messages, which cannot be undone; import a backup if you have one"
         )

@@ -32,7 +32,17 @@ _ORDER = (
         "plan",
         "apply",
     ),
-    *("purge", "delete", "delete-segments", "drop", "undo", "restore", "repair", "compact"),
+    *(
+        "purge",
+        "delete",
+        "delete-segments",
+        "drop",
+        "erase",
+        "undo",
+        "restore",
+        "repair",
+        "compact",
+    ),
     *("reclaim", "verify", "hold", "pause", "resume"),
     *(
         "explain",

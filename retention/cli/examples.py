@@ -40,6 +40,7 @@ EXAMPLES: dict[str, tuple[str, tuple[int, ...]]] = {
     "delete": ("delete ORDERS 1041 --dry-run", _CHANGE),
     "delete-segments": ("delete-segments clicks 0 2 --dry-run", _CHANGE),
     "drop": ("drop ORDERS --dry-run", _CHANGE),
+    "erase": ("erase ORDERS --subject orders.eve --reason 'request 7' --dry-run", _CHANGE),
     "undo": ("undo 20261121T103209.739426394Z-a1b2c3 --dry-run", _CHANGE),
     "restore": ("restore ORDERS --as ORDERS_OLD --seq 1000..2000", _CHANGE),
     "repair clock": ("repair clock ORDERS --as-of now", _CHANGE),

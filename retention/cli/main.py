@@ -11,6 +11,7 @@ from retention.cli import (  # noqa: F401  (each adds its commands)
     consumers,
     doctor,
     effective,
+    erasing,
     explaining,
     exporting,
     holding,

@@ -61,9 +61,7 @@ def delete(
     seqs: Annotated[list[int], typer.Argument(metavar="SEQ", help="The messages' sequences.")],
     erase: Annotated[
         bool,
-        typer.Option(
-            "--erase", help="Delete every file with these messages; cannot be undone. Not on Delta."
-        ),
+        typer.Option("--erase", help="Leave no copy of them, as `erase` does; cannot be undone."),
     ] = False,
     yes: Yes = False,
     dry_run: DryRun = False,
@@ -71,7 +69,21 @@ def delete(
     """Remove single messages. `undo` restores them within the grace period."""
     from retention.rules.requests import delete_request
 
-    request = delete_request(seqs, erase=erase)
+    if erase:
+        from retention.api.erasing import DELETED
+        from retention.cli.erasing import carry_out_erasure
+        from retention.rules.erase import erased_messages
+
+        carry_out_erasure(
+            settings_of(ctx),
+            stream,
+            erased_messages((), seqs),
+            reason=DELETED,
+            yes=yes,
+            dry_run=dry_run,
+        )
+        return
+    request = delete_request(seqs)
     remove(settings_of(ctx), stream, request, yes=yes, dry_run=dry_run)
 
 
@@ -173,8 +185,7 @@ def _after_asking(
     (decided,) = _planned(warehouse, name, request)
     if decided.value is None:
         return [Outcome(name, error=decided.error)]
-    lost = " It cannot be undone." if request.erase else ""
-    question = f"Drop {name}?" if request == Drop() else f"Remove them?{lost}"
+    question = f"Drop {name}?" if request == Drop() else "Remove them?"
     if not confirm_plans([decided], question):
         return None
     return warehouse.apply_plans([decided.value])

@@ -9,7 +9,7 @@ every link as it is (`docs/semantics/storage.md`).
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -106,6 +106,13 @@ def committed(record: Record) -> Record:
         return record
     made = {name: commitment_of(salt, fields[name]) for name, salt in salts.items()}
     return record.updated(salts={**(record.salts or {}), **salts}, commitments={**known, **made})
+
+
+def without_values(fields: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """The fields of a stored record without some erasable values and their salts; its digest stays the same."""
+    salts = {name: salt for name, salt in (fields.get("salts") or {}).items() if name not in names}
+    left = {name: value for name, value in fields.items() if name not in {*names, "salts"}}
+    return left | ({"salts": salts} if salts else {})
 
 
 def outcomes_digest(outcomes: Iterable[ChainedOutcome]) -> str:

@@ -48,6 +48,14 @@ class Requested(PlannedRun):
     kind: Literal["delete", "purge", "delete_segments"]
 
 
+class Erased(PlannedRun):
+    """The removal of messages of which no copy is left; it cannot be undone."""
+
+    kind: Literal["erase"] = "erase"
+    erasure: Identifier
+    """The erasure whose request and report have the details."""
+
+
 class Dropped(PlannedRun):
     """The removal of a stream with all its messages."""
 
@@ -249,6 +257,7 @@ _SHAPES: Mapping[str, type[RunRecord]] = {
     "apply": Applied,
     **dict.fromkeys(("delete", "purge", "delete_segments"), Requested),
     "drop": Dropped,
+    "erase": Erased,
     "undo": Undone,
     "restore": RestoredRun,
     "rollup": RolledUp,
@@ -266,6 +275,12 @@ _REPAIRS: Mapping[str, type[Repaired]] = {
     "returned": ReturnedRemoved,
     "sequences": SequencesRepaired,
 }
+
+
+def is_erasure(record: RunRecord) -> bool:
+    """Whether a run removed messages of which no copy is left, also one of an earlier release."""
+    is_former = record.request is not None and record.request.erase
+    return is_former or isinstance(record, Erased)
 
 
 def record_of(fields: Mapping[str, object]) -> RunRecord:

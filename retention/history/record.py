@@ -26,7 +26,7 @@ from retention.history.run_fields import run_fields
 from retention.rules import requests
 from retention.rules.requests import Request
 
-FORMAT = 2
+FORMAT = 3
 """The number of this release's list of kinds; a release that adds a kind raises it.
 
 Each record has the number of the release that wrote it; that release first checked that it knew all earlier records.

@@ -14,6 +14,7 @@ from retention.context.context import OpenedStream
 from retention.context.holds import holds_of
 from retention.context.ownership import is_unlisted
 from retention.core.units import DAY, SECOND
+from retention.erasure.record import Erasures
 from retention.inspect.lag import look
 from retention.ports import Snapshot, VersionToken
 from retention.rules.acting import acting_rules
@@ -51,6 +52,8 @@ class Measures:
     """Whether a person has paused removals."""
     holds: int
     """The number of legal holds in effect."""
+    unfinished_erasures: int = 0
+    """The erasures with something left to do."""
     verified: LastVerification | None = None
     """Its last finished verification; None: there was none."""
 
@@ -155,5 +158,6 @@ def _measures(
         acting_rules(opened.config.policy()),
         pause_of(opened.warehouse, opened.root, opened.name) is not None,
         len(holds_of(opened)),
+        sum(1 for _ in Erasures(opened.root, opened.name).unfinished()),
         last_verification(opened.root),
     )

@@ -24,7 +24,7 @@ from retention.core.vector_paths import data_path
 from retention.datafile.parquet import read_columns
 from retention.errors import RetentionError, StorageError
 from retention.history.initiator import initiator_text
-from retention.history.kinds import RestoredRun, SequencesRepaired, Undone
+from retention.history.kinds import RestoredRun, SequencesRepaired, Undone, is_erasure
 from retention.history.record import RunRecord
 from retention.inspect.taken import EndOfUndo, Taken
 from retention.rules.reasons import reason_of
@@ -167,7 +167,7 @@ class RemovalRun:
             return self.opened.config.grace_ns
 
     def _is_final(self) -> str | None:
-        if self.outcome.request is not None and self.outcome.request.erase:
+        if is_erasure(self.outcome):
             return "it was erased"
         if isinstance(self.outcome, SequencesRepaired):
             return "a repair of sequences cannot be undone"

@@ -21,6 +21,7 @@ from retention.core.inventory import Inventory
 from retention.core.json_object import JsonObject
 from retention.datafile.segment_writer import PARTITION
 from retention.engines.select import Engines
+from retention.erasure.record import ErasureRecord, Erasures
 from retention.inspect.lag import NO_LAG, Lag, consumers_lag, stream_lag, topic_lag
 from retention.inspect.latest import last_seqs, pick_latest
 from retention.inspect.topic_state import TopicState, topic_state_of
@@ -102,11 +103,16 @@ class State:
     """The pause that a person has placed on removals; None: there is none."""
     holds: tuple[Hold, ...] = ()
     """The legal holds in effect."""
+    erasures: tuple[ErasureRecord, ...] = ()
+    """The erasures with something left to do."""
 
     def as_json(self) -> JsonObject:
         """The state as JSON values, with the keys of the command contract."""
         numbers = asdict(self)
-        del numbers["forecast"], numbers["ahead"], numbers["holds"]
+        del numbers["forecast"], numbers["ahead"], numbers["holds"], numbers["erasures"]
+        if self.erasures:
+            left = [record.as_json() for record in self.erasures]
+            numbers["unfinished_erasures"] = left
         if self.holds:
             numbers["holds"] = [hold.as_json() for hold in self.holds]
         if self.ahead:
@@ -133,6 +139,7 @@ def state_of(opened: OpenedStream, as_of_ns: int) -> State:
         owner=None if other is None else str(other),
         paused=pause_of(opened.warehouse, opened.root, opened.name),
         holds=holds_of(opened),
+        erasures=tuple(Erasures(opened.root, opened.name).unfinished()),
     )
 
 

@@ -6,6 +6,7 @@ from retention.context.context import OpenedStream
 from retention.context.topic import topic_of
 from retention.core.spoken_commands import command
 from retention.errors import RefusedError
+from retention.rules.erase import Erase
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.purge_deletes import PurgeDeletes
 from retention.rules.requests import Delete, Drop, MessageRequest, Purge, Request, Rollup
@@ -26,22 +27,24 @@ def check_allowed(opened: OpenedStream, request: Request) -> None:
         topic_of(opened)
         return
     if config.topic is not None:
+        if isinstance(request, Erase):
+            raise _erasure_of_topic(opened)
         if request != Purge():
             raise _not_of_topics(opened, request)
         return
-    if request.erase:
-        _refuse_erasing(opened)
+    if isinstance(request, Erase):
+        _refuse_archived(opened)
     _refuse_denied(opened, request)
 
 
-def _refuse_denied(opened: OpenedStream, request: MessageRequest) -> None:
+def _refuse_denied(opened: OpenedStream, request: MessageRequest | Erase) -> None:
     """Refuse a request that the configuration of a stream denies."""
     config = opened.config
     if config.sealed:
         why, setting, code = "invalid operation on sealed stream", "sealed", 10109
     elif config.deny_purge and isinstance(request, Purge | PurgeDeletes):
         why, setting, code = "stream purge not permitted", "deny_purge", 10110
-    elif config.deny_delete and isinstance(request, Delete):
+    elif config.deny_delete and isinstance(request, Delete | Erase):
         why, setting, code = "message delete not permitted", "deny_delete", 10057
     else:
         return
@@ -51,20 +54,23 @@ def _refuse_denied(opened: OpenedStream, request: MessageRequest) -> None:
     )
 
 
-def _refuse_erasing(opened: OpenedStream) -> None:
-    if opened.table_format.keeps_versions:
-        raise RefusedError(
-            f"{opened.name}: earlier versions of a Delta table name the files that hold these messages, and time "
-            "travel, clones and readers under way rely on them, so --erase leaves them alone; nothing was changed; "
-            "delete without --erase, then have VACUUM delete the removed files (RETAIN 0 HOURS, once no reader needs "
-            "them)"
-        )
+def _refuse_archived(opened: OpenedStream) -> None:
     if opened.config.archive is not None:
         raise RefusedError(
             f"{opened.name}: erased messages must not remain anywhere, but archive: {opened.config.archive} keeps "
             "copies of removed messages; nothing was changed; take archive out of the configuration first, and delete "
             "the copies there"
         )
+
+
+def _erasure_of_topic(opened: OpenedStream) -> RefusedError:
+    removal = command("delete-segments", opened.name, "PARTITION", "N")
+    deletion = command("reclaim", opened.name, options="--yes")
+    return RefusedError(
+        f"{opened.name}: is a topic, of which only whole segments are removed, so single messages cannot be erased; "
+        f"nothing was changed; remove its oldest segments with {removal}, and their files with {deletion} after the "
+        "grace period"
+    )
 
 
 def _not_of_topics(opened: OpenedStream, request: MessageRequest) -> RefusedError:

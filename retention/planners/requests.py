@@ -38,6 +38,7 @@ from retention.planners.topic import plan_delete_segments
 from retention.planners.veto import veto
 from retention.ports import Snapshot
 from retention.rules import requests
+from retention.rules.erase import Erase, erase
 from retention.rules.fold import Vetoed, fold
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.purge_deletes import PurgeDeletes, below_cuts, cuts_of
@@ -158,8 +159,6 @@ def _refuse_held(opened: OpenedStream, inventory: Inventory, request: Request) -
         refuse_held(opened, inventory.counters, "a drop")
     elif isinstance(request, Purge) and opened.config.topic is not None:
         refuse_held(opened, inventory.counters, "a purge of a topic")
-    elif isinstance(request, Delete) and request.erase:
-        refuse_held(opened, inventory.counters, "an erasure")
 
 
 def _without_table(opened: OpenedStream, request: Request) -> Plan:
@@ -188,6 +187,12 @@ def _purge(table: RequestTable, request: Purge) -> Verdicts:
 
 def _delete(table: RequestTable, request: Delete) -> Verdicts:
     return requests.delete(table.spans, request)
+
+
+def _erase(table: RequestTable, request: Erase) -> Verdicts:
+    if not request.messages.subjects:
+        return erase(table.spans, request, np.zeros(len(table.spans), dtype=np.int64))
+    return erase(table.spans, request, table.counted(request.messages.on_subjects))
 
 
 def _purge_deletes(table: RequestTable, request: PurgeDeletes) -> Verdicts:
@@ -219,6 +224,7 @@ _RULES: Mapping[type, Callable[[RequestTable, Any], Verdicts]] = {
     PurgeDeletes: _purge_deletes,
     Rollup: _roll_up,
     Drop: _drop,
+    Erase: _erase,
 }
 """The rule of each kind of request, decided from metadata as far as possible."""
 

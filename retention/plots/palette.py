@@ -36,6 +36,7 @@ STYLES = {
     "purge": Style(BLUE, "///"),
     "rollup": Style(ORANGE, "///"),
     "drop": Style(GREY, "///"),
+    "erase": Style(VERMILLION, "///"),
     "expires_at": Style(PURPLE),
     "max_rows": Style(BLUE),
     "max_rows_per_key": Style(ORANGE),

@@ -4,7 +4,7 @@ A pass first releases the messages that no consumer needs (docs/semantics/consum
 then applies limits in the order of `STREAM.UPDATE` (docs/semantics/limits.md): head trims, the
 limit per subject, and expiry; subjects beyond a limit and deleted subjects are removed between the
 last two (docs/semantics/log-compaction.md). A message that several rules remove is counted for the first of
-them. Requested removals (delete, purge, rollup, drop) are not part of a pass. Topics have rules of
+them. Requested removals (delete, purge, rollup, drop, erase) are not part of a pass. Topics have rules of
 their own, and no others; a later pass removes the segments that an operator requested by
 `delete_segments` and that were held at the time.
 """
@@ -29,6 +29,7 @@ DELETE_SEGMENTS = "delete_segments"
 DELETE_RETENTION = "delete_retention"
 DROP = "drop"
 MAX_SUBJECTS = "max_subjects"
+ERASE = "erase"
 
 RULES = RULE_NAMES
 """Every rule that can remove a message."""

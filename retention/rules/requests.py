@@ -15,6 +15,7 @@ from retention.core.spans import Array, Spans
 from retention.core.subjects import is_valid_filter, matching_mask
 from retention.errors import UsageError
 from retention.rules import DELETE, DELETE_SEGMENTS, DROP, PURGE, ROLLUP
+from retention.rules.erase import Erase
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.jetstream.head_trim import HeadCut, head_cut
 from retention.rules.purge_deletes import PurgeDeletes
@@ -56,7 +57,7 @@ class Delete:
     """Ascending, each once."""
     rule: ClassVar[str] = DELETE
     erase: bool = False
-    """Also delete, immediately, every file that still contains them: this cannot be undone."""
+    """Whether an earlier release also deleted every file that contained them; `Erase` replaces that."""
 
     @property
     def wording(self) -> str:
@@ -88,7 +89,7 @@ class Rollup:
 
 MessageRequest = Purge | Delete | PurgeDeletes
 """A request to a stream."""
-Request = MessageRequest | DeleteSegments | Drop | Rollup
+Request = MessageRequest | DeleteSegments | Drop | Rollup | Erase
 """A request to a stream, or to a topic, or of published messages."""
 
 
@@ -116,7 +117,7 @@ def purge_request(
     return Purge(subject if subject not in {"", ">"} else None, seq or None, keep or None)
 
 
-def delete_request(seqs: Iterable[int], *, erase: bool = False) -> Delete:
+def delete_request(seqs: Iterable[int]) -> Delete:
     """Make the request to delete these sequences.
 
     Raises:
@@ -127,7 +128,7 @@ def delete_request(seqs: Iterable[int], *, erase: bool = False) -> Delete:
         _check_range("sequence", seq)
     if not wanted:
         raise UsageError("delete: no message is named: give one sequence or more")
-    return Delete(wanted, erase)
+    return Delete(wanted)
 
 
 def _check_range(name: str, number: int) -> None:
@@ -139,6 +140,8 @@ def _check_range(name: str, number: int) -> None:
 
 def as_json(request: Request) -> JsonObject:
     """A request as JSON values."""
+    if isinstance(request, Erase):
+        return request.as_json()
     return {"rule": request.rule} | asdict(request)
 
 

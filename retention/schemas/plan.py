@@ -23,6 +23,7 @@ RULE_NAMES = (
     "delete_retention",
     "drop",
     "max_subjects",
+    "erase",
 )
 """Every rule by name; saved plans contain indexes into this tuple, so a new name is added at its end."""
 

@@ -63,6 +63,16 @@ def create_if_absent(location: str, content: bytes | Iterable[bytes]) -> bool:
     return True
 
 
+def overwrite(location: str, length: int) -> None:
+    """Replace the content of an existing file in place by `length` zeros, fsynced."""
+    zeros = bytes(1 << 20)
+    with as_storage_errors(location), Path(location).open("r+b") as sink:
+        for begin in range(0, length, len(zeros)):
+            sink.write(zeros[: length - begin])
+        sink.flush()
+        os.fsync(sink.fileno())
+
+
 def link(location: str, name: str) -> None:
     """Give a local file a second, unused name; the name is not fsynced.
 

@@ -31,6 +31,7 @@ IMPORTED = "imported.json"
 """The file in that directory with a backup's consumers, as earlier versions of this program stored them."""
 ATTEMPTS = 50
 _LONGEST_PAUSE_S = 0.05
+_FILTERS = ("filter_subject", "filter_subjects")
 _ESCAPE = "="
 """The substitute for `%` in escaped names on object stores, where deltalake reads `%` as an escape of its own."""
 
@@ -165,6 +166,15 @@ class ConsumerTable:
             "made; try again later"
         )
 
+    def forget(self, is_named: Callable[[str], bool]) -> None:
+        """Delete earlier versions of all records, and the filters of deleted consumers that are named."""
+        for component in files.directories(self._directory):
+            consumer = name_of_path(component.replace(_ESCAPE, "%"))
+            record = self._stored(consumer)
+            if record is not None and record.deleted and any(map(is_named, _filters(record))):
+                self.update(consumer, _without_filters)
+            self._versions(consumer).forget()
+
     def _versions(self, consumer: str) -> Versions:
         component = path_name(consumer)
         if files.is_remote(self._directory):
@@ -198,6 +208,19 @@ def no_consumer(stream: str, name: str) -> UsageError:
         f"{stream}: there is no consumer {name} (error code 10014); nothing was changed; correct its name: "
         f"{command('consumer ls', stream)} lists the existing ones"
     )
+
+
+def _filters(record: ConsumerRecord) -> list[str]:
+    single, several = (record.config.get(name) for name in _FILTERS)
+    return [*([single] if single else []), *(several or [])]
+
+
+def _without_filters(record: ConsumerRecord | None) -> ConsumerRecord:
+    """The record of a deleted consumer without the subjects that it took."""
+    if record is None:
+        raise ValueError("there is no such consumer")
+    config = {name: value for name, value in record.config.items() if name not in _FILTERS}
+    return replace(record, config=config)
 
 
 def _content(record: ConsumerRecord) -> bytes:

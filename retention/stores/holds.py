@@ -6,7 +6,7 @@ import hashlib
 import io
 import json
 import uuid
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -29,6 +29,7 @@ _DIRECTORY = "holds"
 _PLACED = ".json"
 _ENDED = ".ended.json"
 _RANGES = ".parquet"
+_TEXTS = ("subject", "reason", "owner")
 _IN_RECORD = 1_000
 """The maximum number of ranges in a record; more are stored in a file beside it."""
 
@@ -259,6 +260,21 @@ class HoldRecords:
         """Record the end of a legal hold."""
         fields = vars(end) | {"format": 1, "initiator": dict(end.initiator)}
         self._write(hold.id, _ENDED, fields)
+
+    def conceal(self, hold: Hold, concealed: Callable[[str], str]) -> None:
+        """Replace what names an erased message in the records of a legal hold that has ended.
+
+        Args:
+            hold: the legal hold.
+            concealed: a function from each text of the records to its replacement.
+        """
+        for suffix in (_PLACED, _ENDED):
+            fields = _fields(self._place(hold.id, suffix))
+            texts = {name: fields[name] for name in _TEXTS if fields.get(name) is not None}
+            changed = fields | {name: concealed(text) for name, text in texts.items()}
+            content = json.dumps(with_checksum(changed)).encode()
+            files.replace(self._place(hold.id, suffix), content)
+        reached(Step.HOLD_CONCEALED)
 
     @property
     def _directory(self) -> str:

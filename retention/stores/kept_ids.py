@@ -6,7 +6,7 @@ import hashlib
 import re
 import secrets
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -46,11 +46,14 @@ class IdDigests:
         key = self.table_id.encode()[: hashlib.blake2b.MAX_KEY_SIZE]
         return hashlib.blake2b(msg_id.encode(), digest_size=_DIGEST_BYTES, key=key).digest()
 
+    def of_all(self, msg_ids: Iterable[str]) -> pa.Array:
+        """The digests of ids."""
+        return pa.array(map(self.of, msg_ids), KEPT_IDS.field("digest").type)
+
     def kept(self, rows: pa.Table) -> pa.Table:
         """The kept ids of messages (`msg_id`, `seq`, `ts_ns`): shape `KEPT_IDS`, only for messages with an id."""
         named = rows.filter(pc.is_valid(rows["msg_id"]))
-        digests = [self.of(msg_id) for msg_id in named["msg_id"].to_pylist()]
-        columns = [pa.array(digests, KEPT_IDS.field("digest").type), named["seq"], named["ts_ns"]]
+        columns = [self.of_all(named["msg_id"].to_pylist()), named["seq"], named["ts_ns"]]
         return pa.table(columns, schema=KEPT_IDS)
 
 
@@ -100,6 +103,17 @@ class RemovedIds:
         if spent:
             files.delete(files.join(self._directory, name) for name in spent)
             reached(Step.IDS_TIDIED)
+
+    def forget(self, digests: pa.Array, seqs: pa.Array) -> int:
+        """Take ids out of all records, by their digests and by the sequences of their messages; their number."""
+        forgotten = 0
+        for name in self._names():
+            ids = self._read(name)
+            left = _without(ids, digests, seqs)
+            if left.num_rows < ids.num_rows:
+                _write(files.join(self._directory, name), left)
+                forgotten += ids.num_rows - left.num_rows
+        return forgotten
 
     def _names(self) -> list[str]:
         return [name for name in files.names(self._directory) if _REMOVED.fullmatch(name)]
@@ -158,6 +172,18 @@ class UnstoredIds:
         files.delete(files.join(self._directory, name) for name in names if name < before)
         return number
 
+    def forget(self, digests: pa.Array) -> int:
+        """Take ids out of every record, by their digests; their number."""
+        forgotten = 0
+        for name in filter(_UNSTORED.fullmatch, files.names(self._directory)):
+            place = files.join(self._directory, name)
+            ids = _read(self._layout, place)
+            left = _without(ids, digests, pa.array([], pa.int64()))
+            if left.num_rows < ids.num_rows:
+                _write(place, left)
+                forgotten += ids.num_rows - left.num_rows
+        return forgotten
+
     def _place(self, number: int) -> str:
         return files.join(self._directory, f"{number:0{_DIGITS}d}{_SUFFIX}")
 
@@ -178,14 +204,18 @@ class KeptIds:
     def find(self, wanted: pa.Array, after_ns: int) -> Iterator[pa.Table]:
         """Look up ids of messages younger than `after_ns`; yields tables of matches: `seq`, `ts_ns` and `msg_id`."""
         names = wanted.to_pylist()
-        digests = pa.array(
-            [self.digests.of(msg_id) for msg_id in names], KEPT_IDS.field("digest").type
-        )
+        digests = self.digests.of_all(names)
         for ids in (*self.removed.younger_than(after_ns), self.unstored.read()):
             at = pc.index_in(ids["digest"], value_set=digests)
             hits = {"seq": ids["seq"], "ts_ns": ids["ts_ns"], "msg_id": pc.take(wanted, at)}
             counts = pc.and_(pc.is_valid(at), later_mask(ids["ts_ns"], after_ns))
             yield pa.table(hits).filter(counts)
+
+
+def _without(ids: pa.Table, digests: pa.Array, seqs: pa.Array) -> pa.Table:
+    """The ids that have neither one of some digests nor one of some sequences."""
+    gone = pc.or_(pc.is_in(ids["digest"], value_set=digests), pc.is_in(ids["seq"], value_set=seqs))
+    return ids.filter(pc.invert(gone))
 
 
 def _youngest(name: str) -> int:

@@ -123,6 +123,14 @@ class TableFormat(Protocol):
         """
         ...
 
+    def forget_log(self, layout: Layout) -> list[str]:
+        """Delete what the log has of earlier versions and may repeat values of removed messages; the locations.
+
+        Raises:
+            DamagedError, StorageError: the log cannot be read, or the storage failed.
+        """
+        ...
+
     def inspect(self, layout: Layout, grace_ns: int) -> Inspection | None:
         """Inspect a table, and change nothing; None if nothing was ever written.
 

@@ -47,6 +47,7 @@ HELP: Mapping[str, str] = {
     _UNLISTED: "Whether no configuration lists the stream any more (1), so that nothing is removed, or one does (0).",
     "retention_stream_lag_seconds": "How long the stream has been behind its policy, after the run.",
     "retention_stream_holds": "The legal holds in effect on the stream.",
+    "retention_stream_unfinished_erasures": "Erasures of messages of the stream with something left to do.",
     "retention_stream_paused": "Whether a person has paused removals from the stream (1) or not (0).",
     "retention_stream_verified_timestamp_seconds": "When the last verification of the stream ended, Unix time.",
     "retention_stream_verify_findings": "Findings of the last verification, by state: damaged, unverified.",
@@ -213,6 +214,7 @@ def _of_measures(measures: Measures) -> Iterator[tuple[str, str, float]]:
         yield "lag_seconds", "", measures.lag_seconds
     yield "paused", "", measures.is_paused
     yield "holds", "", measures.holds
+    yield "unfinished_erasures", "", measures.unfinished_erasures
     yield "messages", "", measures.messages
     yield "bytes", "", measures.bytes
     yield "small_files", "", measures.small_files

@@ -10,6 +10,7 @@ from retention.core.display import DisplayedList
 from retention.core.json_object import JsonObject
 from retention.core.markup import lines_card
 from retention.core.outcomes import Outcome
+from retention.erasure.report import ErasureReport
 from retention.history.compaction_report import CompactionReport
 from retention.history.report import RunReport
 from retention.inspect.latest import Latest, latest_text
@@ -35,6 +36,7 @@ from retention.views.html import (
 from retention.views.table_explanation import table_explanation_text
 from retention.views.text import explanation_text, report_text, state_text
 from retention.views.text_compaction import compaction_text
+from retention.views.text_erase import erasure_text
 from retention.views.text_simulation import simulation_rows, simulation_text
 from retention.views.text_topic import stats_text
 from retention.views.text_warehouse import warehouse_html, warehouse_text
@@ -63,6 +65,16 @@ class ShownCompaction(CompactionReport):
 
     def _repr_html_(self) -> str:
         return lines_card(list(compaction_text(self)))
+
+
+class ShownErasure(ErasureReport):
+    """A report of an erasure that displays itself."""
+
+    def __repr__(self) -> str:
+        return lines_text(erasure_text(self))
+
+    def _repr_html_(self) -> str:
+        return lines_card(list(erasure_text(self)))
 
 
 class ShownExplanation(Explanation):

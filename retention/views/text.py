@@ -16,6 +16,7 @@ from retention.rules.requests import Drop, Request
 from retention.views.segment_groups import groups_of
 from retention.views.text_clock import ahead_text
 from retention.views.text_dropped import dropped_clause, dropped_text
+from retention.views.text_erase import unfinished_clause
 from retention.views.text_forecast import due_text, plan_due_text
 from retention.views.text_guards import guards_text, lowered_text, passed_guards_text
 from retention.views.text_hold import expired_text, holds_clause, kept_text
@@ -239,7 +240,7 @@ def lag_text(state: State) -> str:
         return f"kept by {state.owner}"
     if state.unlisted:
         return "not listed: nothing is removed"
-    lag = f"{_lag_clause(state)}{holds_clause(state.holds)}"
+    lag = f"{_lag_clause(state)}{holds_clause(state.holds)}{unfinished_clause(state.erasures)}"
     return lag if state.paused is None else f"{pause_clause(state.paused)}: {lag}"
 
 

@@ -33,6 +33,7 @@ COMMANDS = [
         "delete",
         "delete-segments",
         "drop",
+        "erase",
         "undo",
         "restore",
         "repair",

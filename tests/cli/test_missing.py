@@ -45,6 +45,8 @@ OF_ONE = {
     "apply": ("apply", NOBODY, "--yes"),
     "purge": ("purge", NOBODY, "--yes"),
     "drop": ("drop", NOBODY, "--yes"),
+    "erase": ("erase", NOBODY, "--seq", "1", "--reason", "request", "--yes"),
+    "erase --resume": ("erase", NOBODY, "--resume"),
     "delete": ("delete", NOBODY, "1", "--yes"),
     "delete-segments": ("delete-segments", NOBODY, "0", "1", "--yes"),
     "undo": ("undo", RUN),

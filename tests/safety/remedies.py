@@ -232,7 +232,7 @@ KINDS = {
     ),
     "requests on topics": Kind(r"delete-segments", (f"{_OWN}a_topic_is_emptied_as_told",)),
     "erase": Kind(
-        r"without --erase|take archive out",
+        r"take archive out",
         (f"{_OWN}what_is_to_be_erased_leaves_the_archive_first_as_told",),
     ),
     "a stream that was renamed": Kind(

@@ -58,7 +58,7 @@ from retention.inspect.taken import Taken
 from retention.layout.partitioner import TURN
 from retention.ports import Swap
 from retention.rules.iggy.delete_segments import DeleteSegments
-from retention.rules.requests import Delete, Drop, Purge
+from retention.rules.requests import Drop, Purge
 from retention.schemas.files import KEPT_IDS, LOGGED_FILES
 from retention.storage import crash_points
 from retention.storage.crash_points import Step
@@ -434,14 +434,9 @@ def purge(folder: Path) -> None:
 
 
 def erase(folder: Path) -> None:
-    """Erase a message and the file left of it by an earlier run; on a Delta table only delete it."""
-    opened = opened_at(folder).stream("ORDERS").opened
-    request = Delete((17, 22), erase=opened.config.format != "delta")
-    with Engines("local") as engines:
-        try:
-            remove_now(opened, request, engines)
-        except UsageError as error:
-            assert "there is no message 17" in str(error)  # noqa: PT017
+    """Erase messages, and the files that earlier runs left of them."""
+    done = opened_at(folder).stream("ORDERS").erase(seqs=(17, 22), reason="asked for").apply()
+    assert done.is_done, done
 
 
 def lose_a_race(folder: Path) -> None:

@@ -127,6 +127,11 @@ def _run_of(lost: LostEntry) -> object:
     return delta_history.run_of(lost.entry) if lost.token else "its token is damaged"
 
 
+def forget_before(layout: Layout, version: int) -> None:
+    """Delete the tokens of the versions before one: each is a second name of an entry."""
+    forget(layout, [known for known in _tokens(layout) if known < version])
+
+
 def forget(layout: Layout, versions: Collection[int]) -> None:
     """Delete tokens that are no longer needed."""
     files.delete(_place(layout, version) for version in versions)

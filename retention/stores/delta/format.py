@@ -17,6 +17,7 @@ from retention.stores.delta import log as delta_history
 from retention.stores.delta import table as delta_table
 from retention.stores.delta.commit_tokens import refuse_lost as refuse_lost_commits
 from retention.stores.delta.dead_files import DeltaDeadFiles
+from retention.stores.delta.forget_log import forget_log
 from retention.stores.delta.old_log import DeltaOldLog
 from retention.stores.delta.returned import refuse_returned
 from retention.stores.delta.store import DeltaStore
@@ -51,6 +52,10 @@ class DeltaFormat:
     def old_log(self, layout: Layout, version: int, cutoff_ns: int) -> DeltaOldLog:
         """The old log of a table up to a version."""
         return DeltaOldLog(layout, version, cutoff_ns)
+
+    def forget_log(self, layout: Layout) -> list[str]:
+        """Delete the log before its newest version; a checkpoint replaces it."""
+        return forget_log(layout)
 
     def inspect(self, layout: Layout, grace_ns: int) -> Inspection | None:
         """Inspect a table, and change nothing."""

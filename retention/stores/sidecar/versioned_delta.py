@@ -78,6 +78,14 @@ class CommitVersions:
             table.cleanup_metadata()
             reached(Step.CONSUMER_TIDIED)
 
+    def forget(self) -> None:
+        """Write a checkpoint, and delete all versions but the newest."""
+        numbers = self._numbers()
+        if numbers:
+            DeltaTable(self.directory, storage_options=files.storage_options()).create_checkpoint()
+            files.delete(internals.log_places(self.directory, numbers[-1]))
+            reached(Step.CONSUMER_TIDIED)
+
     def _make_table(self, options: dict[str, str]) -> None:
         """Create the table, unless it exists or a rival creates it at the same moment."""
         with suppress(CommitFailedError):

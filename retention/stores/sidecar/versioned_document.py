@@ -33,6 +33,10 @@ class Versions(Protocol):
         """Delete versions that are no longer needed."""
         ...
 
+    def forget(self) -> None:
+        """Delete all versions but the newest, at once."""
+        ...
+
 
 def versions_in(directory: str) -> Versions:
     """The versions in a directory; it need not exist."""
@@ -73,6 +77,11 @@ class FileVersions:
     def tidy(self) -> None:
         """Delete all but the newest versions."""
         files.delete(self._place(number) for number in self._numbers()[:-KEPT])
+        reached(Step.CONSUMER_TIDIED)
+
+    def forget(self) -> None:
+        """Delete all versions but the newest."""
+        files.delete(self._place(number) for number in self._numbers()[:-1])
         reached(Step.CONSUMER_TIDIED)
 
     def _numbers(self) -> list[int]:

@@ -82,7 +82,7 @@ def test_what_is_removed_by_hand_or_brought_back_counts_as_well(
 ) -> None:
     world = World(tmp_path, format_)
     world.publish(*(named(str(n)) for n in range(1, 7)))
-    world.stream.delete(2, erase=format_ == "parquet").apply()
+    world.stream.delete(2).apply()
     report = world.stream.purge(keep=2).apply()
     retries = [named(str(n)) for n in range(1, 7)]
     answered = [(n, True) for n in range(1, 7)]

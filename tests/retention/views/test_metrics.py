@@ -53,6 +53,7 @@ def test_a_run_says_what_it_did_with_each_stream() -> None:
             *(3600.5, 4, 10, 20, 30, 900, 60.0, ("max_age", "msg_ttl")),
             is_paused=True,
             holds=2,
+            unfinished_erasures=1,
             verified=LastVerification(NOW, NOW + SECOND, 7, "damaged", 9, 9, None, 2, 3),
         )
     }
@@ -81,6 +82,7 @@ def test_a_run_says_what_it_did_with_each_stream() -> None:
         ("stream_held_messages", stream): 7,
         ("stream_lag_seconds", stream): 3600.5,
         ("stream_paused", stream): 1,
+        ("stream_unfinished_erasures", stream): 1,
         ("stream_verified_timestamp_seconds", stream): NOW / SECOND + 1,
         ("stream_verify_findings", 'command="retain",state="damaged",stream="ORDERS"'): 2,
         ("stream_verify_findings", 'command="retain",state="unverified",stream="ORDERS"'): 3,

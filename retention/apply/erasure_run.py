@@ -1,0 +1,251 @@
+"""An erasure under way: each step may be killed and done again, and any later run of the stream goes on with it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.apply.erasure_survey import ErasureSurvey, refuse_held_rows, survey_erasure
+from retention.apply.execute import ExecutionTerms, carry_out
+from retention.context.context import OpenedStream, has_table
+from retention.core.labels import labelled
+from retention.core.progress import with_progress
+from retention.core.subjects import path_name
+from retention.datafile.parquet import read_columns
+from retention.engines.select import Engines
+from retention.erasure.copies import companions_of, dead_copies, orphaned_digests, unused_vectors
+from retention.erasure.keyed_hash import keyed_hash_of
+from retention.erasure.needle_file import NeedleFile, destroy_needles, read_needles
+from retention.erasure.needles import Needles
+from retention.erasure.own_records import ErasedNames, conceal_holds, erase_arguments
+from retention.erasure.record import DeletedFile, ErasureRecord, Erasures, Trace
+from retention.erasure.report import ErasureReport
+from retention.erasure.search import SearchResult, search
+from retention.errors import BusyError, ConflictError, RetentionError, StalePlanError
+from retention.history.kinds import Erased
+from retention.history.runs import history_of
+from retention.rules.erase import Erase, ErasedMessages
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
+from retention.stores.consumer_table import ConsumerTable
+from retention.stores.holds import HoldRecords
+from retention.stores.kept_ids import IdDigests, RemovedIds, UnstoredIds
+from retention.stores.lease import lease
+
+ATTEMPTS = 20
+APPENDS_WAIT_S = 60.0
+_TEXTS = ("subject", "headers", "payload", "msg_id")
+_log = logging.getLogger(__name__)
+
+
+def erasures_of(opened: OpenedStream) -> Erasures:
+    """The erasures of a stream."""
+    return Erasures(opened.root, opened.name)
+
+
+def finish_erasures(opened: OpenedStream) -> None:
+    """Go on with unfinished erasures, under the maintenance lease; what prevents one is logged, and it stays so."""
+    for record in erasures_of(opened).unfinished():
+        try:
+            with Engines() as engines:
+                finish_erasure(opened, record, engines)
+        except RetentionError as error:
+            _log.warning("%s: erasure %s stays unfinished: %s", opened.name, record.id, error)
+
+
+def finish_erasure(opened: OpenedStream, record: ErasureRecord, engines: Engines) -> ErasureReport:
+    """Carry out every step that is left of an erasure, under the maintenance lease.
+
+    Raises:
+        RefusedError: a legal hold covers a message that would be lost.
+        BusyError: another process appends, or keeps changing the table.
+        DamagedError, VerificationError, StorageError: as the steps.
+    """
+    erasures = erasures_of(opened)
+    if erasures.report(record.id) is not None:
+        return _closed(opened, record)
+    with labelled(step=f"erasure {record.id}"):
+        content = read_needles(erasures.needles(record.id), _key(record))
+        named = content.request
+        messages = ErasedMessages(tuple(named["subjects"]), tuple(named["seqs"]), record.below)
+        request = Erase(record.id, messages)
+        if has_table(opened):
+            record = _removed(opened, request, record, engines)
+            _delete_copies(opened, messages)
+        return _proved(opened, record, content, messages)
+
+
+def with_files(record: ErasureRecord, survey: ErasureSurvey) -> ErasureRecord:
+    """The record with the files that a survey is about to delete, and the runs that lose their undo."""
+    known = {file.path: file for file in record.deleted}
+    known |= {copy.path: DeletedFile(path=copy.path, bytes=copy.bytes) for copy in survey.copies}
+    rows = survey.planned.plan.actions.files.select(["path", "file_bytes"]).to_pylist()
+    known |= {row["path"]: DeletedFile(path=row["path"], bytes=row["file_bytes"]) for row in rows}
+    return record.updated(
+        deleted=[known[path] for path in sorted(known)],
+        lost_undos=sorted({*record.lost_undos, *survey.lost_undos}),
+    )
+
+
+def report_of(
+    opened: OpenedStream,
+    record: ErasureRecord,
+    needles: Needles | None = None,
+    searched: SearchResult | None = None,
+) -> ErasureReport:
+    """The report of an erasure so far."""
+    runs = [
+        run
+        for run in history_of(opened.warehouse, opened.name).outcomes()
+        if isinstance(run, Erased) and run.erasure == record.id
+    ]
+    return ErasureReport(
+        opened.name,
+        record,
+        max((run.run for run in runs), default=None),
+        sum(run.removed_messages for run in runs if run.is_done),
+        sum(run.removed_bytes for run in runs if run.is_done),
+        not_searched=0 if needles is None else needles.too_short,
+        shared=0 if needles is None else needles.shared,
+        searched_files=0 if searched is None else searched.files,
+        searched_bytes=0 if searched is None else searched.bytes_raw,
+        undecodable=() if searched is None else searched.undecodable,
+    )
+
+
+def _removed(
+    opened: OpenedStream, request: Erase, record: ErasureRecord, engines: Engines
+) -> ErasureRecord:
+    """Remove the live messages: their ids first, while the rows still tell them."""
+    history = history_of(opened.warehouse, opened.name)
+    for _ in range(ATTEMPTS):
+        survey = survey_erasure(opened, request, engines)
+        known, record = record, with_files(record, survey)
+        if record != known:
+            erasures_of(opened).write(record)
+        _forget_ids(survey)
+        is_recorded = report_of(opened, record).run is not None
+        if survey.planned.plan.is_empty and is_recorded:
+            return record
+        started = opened.clock()
+        run = history.name_run(started)
+        try:
+            carry_out(opened, survey.planned, ExecutionTerms(engines), history, run, started)
+        except (ConflictError, StalePlanError):
+            continue
+        return record
+    raise BusyError(
+        f"{opened.name}: the table changed {ATTEMPTS} times between the plan of erasure {record.id} and its commit; "
+        "nothing was removed; run again"
+    )
+
+
+def _forget_ids(survey: ErasureSurvey) -> None:
+    """Take the ids of the erased messages out of the records of message ids."""
+    snapshot, ids = survey.planned.snapshot, survey.ids
+    if not ids.num_rows:
+        return
+    layout, seqs = survey.opened.layout, pc.unique(ids["seq"])
+    if snapshot is None:
+        RemovedIds(layout).forget(IdDigests("").of_all(()), seqs)
+    else:
+        digests = IdDigests(snapshot.table_id).of_all(ids["msg_id"].drop_null().to_pylist())
+        RemovedIds(layout).forget(digests, seqs)
+        UnstoredIds(layout, snapshot.counters).forget(digests)
+    reached(Step.ERASED_IDS_FORGOTTEN)
+
+
+def _delete_copies(opened: OpenedStream, messages: ErasedMessages) -> None:
+    """Delete every file with erased messages that is not live, then what describes it, then the log before."""
+    with lease(opened.root, "append", opened.clock, wait_s=APPENDS_WAIT_S):
+        opened.table_format.dead_files(opened.layout, opened.store).settle()
+        live = opened.store.snapshot().files if opened.store.exists() else None
+        kept = [] if live is None else opened.store.data_files(live)
+        holds = HoldRecords(opened.root, opened.name).in_effect()
+        copies = dead_copies(opened, [file.location for file in kept], messages, holds)
+        refuse_held_rows(opened, holds, (row for copy in copies for row in copy.held))
+        files.delete(copy.location for copy in copies)
+        files.delete(place for copy in copies for place in companions_of(opened, copy))
+        reached(Step.ERASED_COPIES_DELETED)
+        opened.table_format.forget_log(opened.layout)
+        files.delete(orphaned_digests(opened))
+        if live is not None:
+            files.delete(unused_vectors(opened, live["path"].to_pylist()))
+        reached(Step.ERASED_DIGESTS_DELETED)
+
+
+def _proved(
+    opened: OpenedStream, record: ErasureRecord, content: NeedleFile, messages: ErasedMessages
+) -> ErasureReport:
+    """Destroy what our own records say, search everything that is left, and end the erasure if nothing is found."""
+    needles = content.needles.without(_survivors(opened))
+    names = ErasedNames(messages, frozenset(_texts(needles)))
+    erase_arguments(history_of(opened.warehouse, opened.name), names)
+    keyed = keyed_hash_of(opened.warehouse)
+    conceal_holds(HoldRecords(opened.root, opened.name), names, keyed)
+    generation = opened.store.lifetime().generation
+    ConsumerTable(opened.root, generation).forget(names.are_in)
+    erasures = erasures_of(opened)
+    places = [opened.warehouse, opened.layout.messages]
+    spared = [erasures.needles(record.id), *_of_others(opened)]
+    searched = search(places, needles, spared=spared)
+    traces = [
+        Trace(
+            location=at.location,
+            what=at.kind,
+            encoding=at.encoding,
+            view=at.view,
+            offset=at.offset,
+        )
+        for at in searched.findings
+    ]
+    if traces != record.traces:
+        record = record.updated(traces=traces)
+        erasures.write(record)
+    report = report_of(opened, record, needles, searched)
+    if traces:
+        return report
+    done = replace(report, record=record.updated(state="done", key=None))
+    erasures.write_report(record.id, done.as_json())
+    return replace(done, record=_closed(opened, record).record)
+
+
+def _closed(opened: OpenedStream, record: ErasureRecord) -> ErasureReport:
+    """Destroy the needles and the key of an erasure with a report."""
+    erasures = erasures_of(opened)
+    destroy_needles(erasures.needles(record.id))
+    record = record.updated(state="done", key=None, traces=[])
+    erasures.write(record)
+    return report_of(opened, record)
+
+
+def _key(record: ErasureRecord) -> bytes:
+    return bytes.fromhex(record.key or "")
+
+
+def _texts(needles: Needles) -> Iterator[str]:
+    for string in needles.strings.to_pylist():
+        yield string.decode(errors="replace")
+
+
+def _survivors(opened: OpenedStream) -> Iterator[pa.Table]:
+    """The texts of all messages that stay, a file at a time."""
+    if not opened.store.exists():
+        return
+    kept = opened.store.data_files(opened.store.snapshot().files)
+    for file in with_progress(kept, len(kept), "reading messages that stay"):
+        yield read_columns(file, _TEXTS)[0]
+
+
+def _of_others(opened: OpenedStream) -> Iterator[str]:
+    """The directories of other streams, their histories, and tables in place."""
+    yield files.join(opened.warehouse, "tables")
+    for kind in ("streams", "runs"):
+        directory = files.join(opened.warehouse, kind)
+        for name in files.directories(directory):
+            if name != path_name(opened.name):
+                yield files.join(directory, name)

@@ -1,0 +1,236 @@
+"""A survey for an erasure: the live files to rewrite, the files to delete, and the legal holds that forbid either."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.apply.deletion_vectors import resolving_vectors
+from retention.apply.undo_records import kept_runs, read_record
+from retention.context.context import OpenedStream
+from retention.core.seq_ranges import in_ranges, ranges_in
+from retention.core.spoken_commands import command
+from retention.core.vector_paths import data_path
+from retention.core.wording import counted
+from retention.datafile.parquet import read_columns
+from retention.engines.select import Engines
+from retention.erasure.copies import DeadCopy, dead_copies, erased_rows, held_rows, rows_of
+from retention.errors import MissingMessageError, RefusedError
+from retention.history.runs import history_of
+from retention.plan.actions import REWRITE
+from retention.planners.cached import Planned
+from retention.planners.requests import plan_removal
+from retention.ports import Snapshot
+from retention.rules.erase import Erase
+from retention.schemas.plan import PLANNED_FILES
+from retention.stores.holds import Hold, HoldRecords
+
+_WITH_IDS = ("seq", "subject", "msg_id")
+_WITH_TIMES = ("seq", "subject", "ts_ns")
+_IN_MESSAGES = "partition="
+
+
+@dataclass(frozen=True)
+class ErasureSurvey:
+    """Everything that an erasure changes, at one version of the table."""
+
+    opened: OpenedStream
+    request: Erase
+    planned: Planned
+    """The removal of the live messages; files of which only hidden rows go are rewritten as well."""
+    copies: tuple[DeadCopy, ...]
+    """The files that are not live and are deleted."""
+    hidden: frozenset[str]
+    """The live files with erased messages that a deletion vector hides."""
+
+    @cached_property
+    def locations(self) -> list[str]:
+        """The locations of all files with erased messages, live ones first."""
+        changed = self.opened.store.data_files(self.planned.plan.actions.files)
+        return [*(file.location for file in changed), *(copy.location for copy in self.copies)]
+
+    def rows(self) -> Iterator[pa.Table]:
+        """The erased messages, in all files, in batches."""
+        for location in self.locations:
+            yield from erased_rows(location, self.request.messages)
+
+    @cached_property
+    def ids(self) -> pa.Table:
+        """The sequences and message ids of the erased messages, each once."""
+        narrow = (
+            rows.select([name for name in ("seq", "msg_id") if name in rows.column_names])
+            for copy in self.locations
+            for rows in erased_rows(copy, self.request.messages, _WITH_IDS)
+        )
+        empty = pa.table({"seq": pa.array([], pa.int64()), "msg_id": pa.array([], pa.string())})
+        every = pa.concat_tables([empty, *narrow], promote_options="permissive")
+        return every.group_by(["seq", "msg_id"]).aggregate([])
+
+    @cached_property
+    def lost_undos(self) -> list[str]:
+        """The runs that can no longer be undone, because a file that they removed is deleted."""
+        gone = {_data_path(copy.path) for copy in self.copies}
+        gone |= {data_path(path) for path in self.planned.plan.actions.files["path"].to_pylist()}
+        history = history_of(self.opened.warehouse, self.opened.name)
+        return [
+            run
+            for run, names in kept_runs(self.opened).items()
+            if "removed" in names and history.undone_by(run) is None
+            if not gone.isdisjoint(map(data_path, _removed_by(self.opened, run)))
+        ]
+
+    def refuse_missing(self) -> None:
+        """Refuse sequences of which no file has a message.
+
+        Raises:
+            MissingMessageError: names the first.
+        """
+        missing = np.setdiff1d(self.request.messages.wanted, self.ids["seq"].to_numpy())
+        if len(missing):
+            more = f", nor {len(missing) - 1:,} more of those named" if len(missing) > 1 else ""
+            name = self.opened.name
+            raise MissingMessageError(
+                f"{name}: there is no message {missing[0]}{more} in the table or in any removed file; nothing was "
+                f"changed; leave out the missing ones: {command('messages', name)} lists the stored ones"
+            )
+
+
+def survey_erasure(opened: OpenedStream, request: Erase, engines: Engines) -> ErasureSurvey:
+    """Survey an erasure; only caches are written.
+
+    Raises:
+        RefusedError: a legal hold covers a message that would be lost; or as `planners.requests.plan_removal`.
+        DamagedError: a required file or record cannot be read.
+    """
+    planned = resolving_vectors(opened, partial(plan_removal, opened, request, engines), engines)
+    holds = HoldRecords(opened.root, opened.name).in_effect()
+    kept = planned.plan.kept_by_holds or {}
+    _refuse_held(opened, holds, (hold for hold, messages in kept.items() if messages))
+    live: list[str] = []
+    hidden: frozenset[str] = frozenset()
+    if planned.snapshot is not None:
+        live = [file.location for file in opened.store.data_files(planned.snapshot.files)]
+        hidden = _hidden(opened, planned, planned.snapshot, request)
+        planned = _with_hidden(opened, planned, hidden)
+        refuse_held_rows(opened, holds, _held_under_vectors(opened, planned, holds))
+    copies = dead_copies(opened, live, request.messages, holds)
+    refuse_held_rows(opened, holds, (row for copy in copies for row in copy.held))
+    return ErasureSurvey(opened, request, planned, tuple(copies), hidden)
+
+
+def _hidden(
+    opened: OpenedStream, planned: Planned, snapshot: Snapshot, request: Erase
+) -> frozenset[str]:
+    """The live files, unless they change anyway, with erased messages that a deletion vector hides."""
+    vectors = opened.store.hidden_rows(snapshot)
+    changed = set(planned.plan.actions.files["path"].to_pylist())
+    wanted = pa.array(sorted(set(vectors) - changed), pa.string())
+    live = snapshot.files
+    files = opened.store.data_files(live.filter(pc.is_in(live["path"], value_set=wanted)))
+    return frozenset(
+        file.path
+        for file in files
+        if next(erased_rows(file.location, request.messages, _WITH_TIMES), None) is not None
+    )
+
+
+def _with_hidden(opened: OpenedStream, planned: Planned, hidden: Iterable[str]) -> Planned:
+    """The removal with rewrites of files that lose hidden rows only."""
+    paths = pa.array(sorted(hidden), pa.string())
+    if not len(paths) or planned.snapshot is None:
+        return planned
+    stored = opened.store.inventory(planned.snapshot).files
+    rows = stored.filter(pc.is_in(stored["path"], value_set=paths))
+    nothing = pa.array(np.zeros(rows.num_rows, dtype=np.int64))
+    actions = pa.array([REWRITE] * rows.num_rows, pa.string())
+    for name, values in (
+        ("action", actions),
+        ("removed_messages", nothing),
+        ("removed_bytes", nothing),
+    ):
+        rows = rows.append_column(PLANNED_FILES.field(name), values)
+    plan = planned.plan
+    files = pa.concat_tables(
+        [plan.actions.files, rows.select(PLANNED_FILES.names).cast(PLANNED_FILES)]
+    )
+    return replace(planned, plan=replace(plan, actions=replace(plan.actions, files=files)))
+
+
+def _held_under_vectors(
+    opened: OpenedStream, planned: Planned, holds: Sequence[Hold]
+) -> Iterator[tuple[int, str]]:
+    """The held rows that deletion vectors hide in files about to be rewritten, each with the hold's id."""
+    if not holds:
+        return
+    for file in opened.store.data_files(planned.plan.actions.files):
+        ranges = ranges_in(file.hidden)
+        for rows in rows_of(file.location, _WITH_TIMES):
+            inside = in_ranges(rows["seq"].to_numpy(), ranges)
+            yield from held_rows(rows.filter(pa.array(inside)), holds)
+
+
+def refuse_held_rows(
+    opened: OpenedStream, holds: Sequence[Hold], held: Iterable[tuple[int, str]]
+) -> None:
+    """Refuse an erasure that would lose held messages, of which the table has no live copy.
+
+    Args:
+        opened: the stream.
+        holds: the legal holds in effect.
+        held: sequences of rows about to be lost, each with the id of a legal hold.
+
+    Raises:
+        RefusedError: names the legal holds, their owners and reasons.
+    """
+    rows = sorted(set(held))
+    if rows:
+        live = _live_among(opened, np.array([seq for seq, _ in rows]))
+        _refuse_held(opened, holds, (hold for seq, hold in rows if seq not in live))
+
+
+def _live_among(opened: OpenedStream, seqs: np.ndarray) -> set[int]:
+    """The sequences, of some in ascending order, that live messages have."""
+    if not opened.store.exists():
+        return set()
+    stored = opened.store.inventory(opened.store.snapshot()).files
+    begin = np.searchsorted(seqs, stored["min_seq"].to_numpy(), side="left")
+    end = np.searchsorted(seqs, stored["max_seq"].to_numpy(), side="right")
+    near = opened.store.data_files(stored.filter(pa.array(end > begin)))
+    columns = (read_columns(file, ("seq",))[0]["seq"].to_numpy() for file in near)
+    return {seq for column in columns for seq in seqs[np.isin(seqs, column)].tolist()}
+
+
+def _refuse_held(opened: OpenedStream, holds: Sequence[Hold], held: Iterable[str]) -> None:
+    """Refuse an erasure that would lose held messages.
+
+    Raises:
+        RefusedError: names the legal holds, their owners and reasons.
+    """
+    wanted = sorted(set(held))
+    if not wanted:
+        return
+    named = [hold for hold in holds if hold.id in wanted]
+    first = named[0]
+    owner = "" if first.owner is None else f" of {first.owner}"
+    more = f" and {counted(len(named) - 1, 'other hold')}" if len(named) > 1 else ""
+    raise RefusedError(
+        f"{opened.name}: legal hold {first.id}{owner} ({first.reason}){more} keeps messages that the erasure would "
+        f"destroy, and a legal hold wins; nothing was changed; erase after "
+        f"{command('hold release', first.id, options='--reason …')}"
+    )
+
+
+def _removed_by(opened: OpenedStream, run: str) -> list[str]:
+    paths: list[str] = read_record(opened, run, "removed")["path"].to_pylist()
+    return paths
+
+
+def _data_path(path: str) -> str:
+    """The path of a dead copy as the table's log names it."""
+    begin = path.find(_IN_MESSAGES)
+    return path[begin:] if begin >= 0 else path

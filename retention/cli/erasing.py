@@ -1,0 +1,209 @@
+"""The command that erases messages, so that no copy of them is left."""
+
+# ruff: noqa: FBT002, PLR0913, PLR0917  (typer makes options of parameters)
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from retention.cli.app import app
+from retention.cli.applying import can_ask
+from retention.cli.arguments import Streams
+from retention.cli.output import put_json, put_report, put_table, say
+from retention.cli.removing import DryRun, Yes
+from retention.cli.settings import Settings, settings_of
+from retention.errors import UsageError, VerificationError
+
+if TYPE_CHECKING:
+    from retention.api.stream import Stream
+    from retention.apply.erase import ErasurePlan
+    from retention.erasure.report import ErasureReport
+    from retention.rules.erase import ErasedMessages
+
+_HEAD = ("STREAM", "ERASURE", "STATE", "SINCE", "BY", "LEFT")
+_NAMED_IN_A_LINE = ("subject", "seq")
+
+
+@app.command()
+def erase(
+    ctx: typer.Context,
+    streams: Streams = None,
+    subject: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILTER", help="Matching subjects: * is one token, > the rest."),
+    ] = None,
+    seq: Annotated[list[int] | None, typer.Option(metavar="N", help="A sequence.")] = None,
+    from_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help='A filter or a sequence a line: {"subject": …} or {"seq": …}.'
+        ),
+    ] = None,
+    reason: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Required; a keyed hash of it is kept."),
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(metavar="TIME", help="The time by which it has to be done.")
+    ] = None,
+    status: Annotated[
+        bool, typer.Option("--status", help="List erasures, and what is left of each.")
+    ] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the unfinished erasures.")
+    ] = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Erase messages at once, despite grace, so that no copy of them is left; it cannot be undone.
+
+    Legal holds win. The search for what was erased reads every file that is left; until it finds nothing, the erasure
+    is unfinished (exit code 6).
+    """
+    from retention.rules.erase import erased_messages
+
+    settings = settings_of(ctx)
+    if status:
+        _list(settings, streams or ())
+        return
+    named = list(streams or ())
+    if len(named) != 1:
+        raise UsageError("erase: name one stream; --status lists the erasures of several")
+    name = named[0]
+    if resume:
+        _put(settings, _stream(settings, name).resume_erasures())
+        return
+    if reason is None:
+        raise UsageError("erase: give the reason with --reason TEXT; nothing was changed")
+    subjects, seqs = _named_in(from_file)
+    messages = erased_messages([*(subject or ()), *subjects], [*(seq or ()), *seqs])
+    carry_out_erasure(settings, name, messages, reason=reason, by=by, yes=yes, dry_run=dry_run)
+
+
+def carry_out_erasure(
+    settings: Settings,
+    name: str,
+    messages: ErasedMessages,
+    *,
+    reason: str,
+    by: str | None = None,
+    yes: bool,
+    dry_run: bool,
+) -> None:
+    """Erase messages, or show what would be erased, or ask first.
+
+    Raises:
+        UsageError: standard input is not a terminal to ask on.
+        VerificationError: strings of erased messages are left somewhere.
+    """
+    if not (yes or dry_run or can_ask()):
+        raise UsageError(
+            "erase destroys messages for good, and standard input is not a terminal to ask on: repeat it with --yes, "
+            "or look with --dry-run"
+        )
+    planned = _stream(settings, name).erase(
+        subjects=messages.subjects, seqs=messages.seqs, reason=reason, by=by
+    )
+    if dry_run:
+        _show(settings, planned.plan)
+        return
+    if not yes and not _confirmed(planned.plan):
+        return
+    _put(settings, [planned.apply()])
+
+
+def _stream(settings: Settings, name: str) -> Stream:
+    return settings.open().stream(name)
+
+
+def _show(settings: Settings, plan: ErasurePlan) -> None:
+    from retention.views.text_erase import erasure_plan_text
+
+    if settings.format == "table":
+        put_report(erasure_plan_text(plan))
+    else:
+        put_json(settings, plan.as_json(), [plan.as_json()])
+
+
+def _confirmed(plan: ErasurePlan) -> bool:
+    from retention.views.text_erase import erasure_plan_text
+
+    for line in erasure_plan_text(plan):
+        say(line)
+    return typer.confirm("Erase them? It cannot be undone.", err=True)
+
+
+def _put(settings: Settings, reports: Sequence[ErasureReport]) -> None:
+    from retention.views.text_erase import erasure_text
+
+    if settings.format == "table":
+        for report in reports:
+            put_report(erasure_text(report))
+    else:
+        entries = [report.as_json() for report in reports]
+        put_json(settings, entries, entries)
+    left = next((report for report in reports if not report.is_done), None)
+    if left is not None:
+        raise VerificationError(
+            f"{left.stream}: erasure {left.record.id} is unfinished: {len(left.traces)} places still have strings of "
+            f"erased messages, such as {left.traces[0].location}; the messages themselves are erased; change or delete "
+            "these files, then repeat the command with --resume"
+        )
+
+
+def _list(settings: Settings, streams: Sequence[str]) -> None:
+    from retention.views.text_erase import erasure_row
+
+    warehouse = settings.open()
+    reports = [
+        report
+        for name in (streams or warehouse.streams())
+        for report in warehouse.stream(name).erasures()
+    ]
+    if settings.format == "table":
+        put_table(_HEAD, (erasure_row(report.stream, report.record) for report in reports))
+    else:
+        entries = [report.as_json() for report in reports]
+        put_json(settings, entries, entries)
+
+
+def _named_in(place: Path | None) -> tuple[list[str], list[int]]:
+    """The subject filters and the sequences of a file, one a line."""
+    subjects: list[str] = []
+    seqs: list[int] = []
+    for number, line in enumerate(_lines(place), start=1):
+        value = _value(line)
+        if isinstance(value, dict) and len(value) == 1 and set(value) <= set(_NAMED_IN_A_LINE):
+            [value] = value.values()
+        if isinstance(value, int) and not isinstance(value, bool):
+            seqs.append(value)
+        elif isinstance(value, str):
+            subjects.append(value)
+        else:
+            raise UsageError(
+                f"{place}: line {number} names neither a subject nor a sequence; nothing was changed; write a subject "
+                'filter, a sequence, {"subject": …} or {"seq": …}'
+            )
+    return subjects, seqs
+
+
+def _lines(place: Path | None) -> Iterator[str]:
+    if place is None:
+        return
+    try:
+        with place.open(encoding="utf-8") as source:
+            yield from (text for line in source if (text := line.strip()))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{place}: cannot be read ({error}); nothing was changed") from error
+
+
+def _value(line: str) -> object:
+    """The value of a line: JSON, or else the text itself."""
+    with suppress(json.JSONDecodeError, RecursionError):
+        return json.loads(line)
+    return line

@@ -1,0 +1,235 @@
+"""The search for millions of byte strings at once, by sampled windows that a table of hashes admits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+
+import numpy as np
+import pyarrow as pa
+
+from retention.erasure.encodings import MIN_BYTES, Form
+
+WINDOW = 8
+"""The bytes of one hashed window: one unaligned 64-bit word."""
+_MAX_STRIDE = MIN_BYTES - WINDOW + 1
+"""The widest sampling at which the shortest pattern still contains a whole sampled window."""
+_OWNER_BITS = 26
+_OWNER = np.uint64((1 << _OWNER_BITS) - 1)
+"""The low bits of an entry of the index: which window of which pattern it is; the others are its hash."""
+_KEY = ~_OWNER
+MAX_WINDOWS = 1 << 26
+"""The windows that the index should hold at most; with more patterns, fewer of each are indexed, and more of the text
+is sampled instead."""
+_BATCH_BYTES = 8 << 20
+_BATCH_STRINGS = 1 << 16
+_BLOCK = 1 << 18
+"""The bytes probed at once, so that intermediate arrays stay in the processor's cache."""
+_MIN_BITS, _MAX_BITS = 20, 28
+_SCORE_BITS = 18
+_FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
+_EXPANDED = 1 << 20
+"""The candidates compared at once."""
+
+
+@dataclass(frozen=True)
+class Match:
+    """A string in a form, at an offset."""
+
+    pattern: int
+    string: int
+    """Its place among the strings of the index."""
+    form: int
+    """Its place among the forms of the index."""
+    offset: int
+
+
+class PatternIndex:
+    """Strings in several forms, each indexed by windows of its rarest 12 bytes."""
+
+    def __init__(self, strings: pa.LargeBinaryArray, forms: Sequence[Form]) -> None:
+        """Index the strings, each of at least 12 bytes."""
+        self._strings, self._forms = strings, forms
+        self.longest = 0
+        most = max(len(strings) * len(forms), 1)
+        self._stride = max(1, min(_MAX_STRIDE, MAX_WINDOWS // most))
+        parts = [_no_columns(self._stride), *self._encoded()]
+        *columns, windows = (np.concatenate(column) for column in zip(*parts, strict=True))
+        self._string, self._form, self._length, self._core, self._head, self._tail = columns
+        del parts
+        self._index(windows.ravel())
+        self._pattern = lru_cache(1 << 14)(self._encode)
+
+    @property
+    def patterns(self) -> int:
+        """The number of strings times the forms in which each differs."""
+        return len(self._string)
+
+    def length(self, pattern: int) -> int:
+        """The bytes of a pattern."""
+        return int(self._length[pattern])
+
+    def matches(
+        self, content: bytes | memoryview | pa.Buffer, is_done: np.ndarray
+    ) -> Iterator[Match]:
+        """Every occurrence in the content of each pattern that `is_done` (one place a pattern) does not exclude.
+
+        The caller may exclude more on the way; a pattern that is everywhere then costs little.
+        """
+        data = np.frombuffer(content, np.uint8)
+        if not self.patterns or len(data) < MIN_BYTES:
+            return
+        view = memoryview(content)
+        step = _BLOCK - _BLOCK % self._stride
+        for begin in range(0, len(data) - WINDOW + 1, step):
+            block = data[begin : begin + step + WINDOW - 1]
+            for pattern, offset in self._candidates(block, begin, data, is_done):
+                wanted = self._pattern(pattern)
+                if not is_done[pattern] and view[offset : offset + len(wanted)] == wanted:
+                    yield Match(
+                        pattern, int(self._string[pattern]), int(self._form[pattern]), offset
+                    )
+
+    def _encoded(self) -> Iterator[tuple[np.ndarray, ...]]:
+        """The columns of the patterns, a batch of strings in one form at a time."""
+        for begin, batch in _batches(self._strings):
+            for number, form in enumerate(self._forms):
+                encoded = [form.encode(string) for string in batch]
+                places = [at for at, pattern in enumerate(encoded) if pattern is not None]
+                if places:
+                    patterns = [pattern for pattern in encoded if pattern is not None]
+                    self.longest = max(self.longest, *map(len, patterns), 0)
+                    owners = np.array(places, np.uint32) + np.uint32(begin)
+                    numbers = np.full(len(places), number, np.uint8)
+                    yield owners, numbers, *_columns(patterns, self._stride)
+
+    def _index(self, hashes: np.ndarray) -> None:
+        """Sort the windows with their owners, and set the two bits of each in the table that admits candidates."""
+        keys = hashes & _KEY
+        self._bits = min(_MAX_BITS, max(_MIN_BITS, int(16 * len(keys)).bit_length()))
+        self._admitted = np.zeros(1 << self._bits >> 3, np.uint8)
+        for begin in range(0, len(keys), _EXPANDED):
+            for part in (
+                keys[begin : begin + _EXPANDED],
+                _rehashed(keys[begin : begin + _EXPANDED]),
+            ):
+                slots = part >> np.uint64(64 - self._bits)
+                np.bitwise_or.at(self._admitted, slots >> np.uint64(3), _bit(slots))
+        self._windows = keys
+        self._windows |= np.arange(len(keys), dtype=np.uint64)
+        self._windows.sort()
+
+    def _admits(self, hashes: np.ndarray) -> np.ndarray:
+        slots = hashes >> np.uint64(64 - self._bits)
+        return np.flatnonzero(self._admitted[slots >> np.uint64(3)] & _bit(slots))
+
+    def _candidates(
+        self, block: np.ndarray, begin: int, data: np.ndarray, is_done: np.ndarray
+    ) -> Iterator[tuple[int, int]]:
+        """Patterns and offsets in `data` where a sampled window, the head and the tail agree."""
+        hashes = _hashes(block, self._stride)
+        places = self._admits(hashes)
+        places = places[self._admits(_rehashed(hashes[places] & _KEY))]
+        keys = hashes[places] & _KEY
+        first = np.searchsorted(self._windows, keys)
+        counts = np.searchsorted(self._windows, keys | _OWNER, "right") - first
+        for chosen in _split(counts):
+            count = counts[chosen]
+            rows = np.repeat(first[chosen] - np.cumsum(count) + count, count)
+            owner = (self._windows[rows + np.arange(len(rows))] & _OWNER).astype(np.int64)
+            pattern, shift = np.divmod(owner, self._stride)
+            at = np.repeat(begin + places[chosen].astype(np.int64) * self._stride, count) - shift
+            offset = at - self._core[pattern]
+            last = offset + self._length[pattern] - MIN_BYTES
+            inside = (offset >= 0) & (last + MIN_BYTES <= len(data)) & ~is_done[pattern]
+            pattern, offset, last = pattern[inside], offset[inside], last[inside]
+            alike = (_check(data, offset) == self._head[pattern]) & (
+                _check(data, last) == self._tail[pattern]
+            )
+            yield from zip(pattern[alike].tolist(), offset[alike].tolist(), strict=True)
+
+    def _encode(self, pattern: int) -> bytes:
+        string = self._strings[int(self._string[pattern])].as_py()
+        return self._forms[int(self._form[pattern])].encode(string) or b""
+
+
+def _batches(strings: pa.LargeBinaryArray) -> Iterator[tuple[int, list[bytes]]]:
+    """The strings in batches of bounded bytes, each with the place of its first."""
+    begin = 0
+    ends = np.frombuffer(strings.buffers()[1], np.int64, len(strings) + 1, strings.offset * 8)
+    while begin < len(strings):
+        end = int(np.searchsorted(ends, ends[begin] + _BATCH_BYTES, "right")) - 1
+        end = min(max(end, begin + 1), begin + _BATCH_STRINGS, len(strings))
+        yield begin, strings.slice(begin, end - begin).to_pylist()
+        begin = end
+
+
+def _no_columns(stride: int) -> tuple[np.ndarray, ...]:
+    """The columns of no patterns: string, form, length, core, checks of head and tail, hashed windows."""
+    types = (np.uint32, np.uint8, np.uint32, np.uint32, np.uint32, np.uint32)
+    return *(np.zeros(0, each) for each in types), np.zeros((0, stride), np.uint64)
+
+
+def _columns(patterns: list[bytes], stride: int) -> tuple[np.ndarray, ...]:
+    """Length, place of the rarest 12 bytes, checks of head and tail, and the hashed windows of each pattern."""
+    lengths = np.fromiter(map(len, patterns), np.int64, len(patterns))
+    begins = np.cumsum(lengths) - lengths
+    data = np.frombuffer(b"".join((*patterns, bytes(WINDOW))), np.uint8)
+    hashes = _hashes(data, 1)
+    cores = _rarest(hashes, begins, lengths)
+    windows = hashes[(begins + cores)[:, None] + np.arange(stride)]
+    tails = begins + lengths - MIN_BYTES
+    checks = _check(data, begins), _check(data, tails)
+    return lengths.astype(np.uint32), cores.astype(np.uint32), *checks, windows
+
+
+def _rarest(hashes: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The offset in each pattern of the 12 bytes whose windows are rarest among all of them, runs of a byte last."""
+    slots = (hashes >> np.uint64(64 - _SCORE_BITS)).astype(np.int64)
+    score = np.bincount(slots, minlength=1 << _SCORE_BITS)[slots]
+    score[:-1][hashes[:-1] == hashes[1:]] += len(hashes)
+    count = len(score) - _MAX_STRIDE + 1
+    total = np.zeros(count, np.int64)
+    for shift in range(_MAX_STRIDE):
+        total += score[shift : shift + count]
+    places = np.arange(len(total), dtype=np.int64)
+    owner = np.repeat(np.arange(len(begins)), lengths)[: len(total)]
+    within = places - begins[owner]
+    rank = np.where(
+        within + MIN_BYTES <= lengths[owner], (total << 24) + within, np.iinfo(np.int64).max
+    )
+    return np.minimum.reduceat(rank, begins) & ((1 << 24) - 1)
+
+
+def _hashes(data: np.ndarray, stride: int) -> np.ndarray:
+    """The hash of the window at every `stride`-th byte."""
+    return _words(data, stride) * _FIRST
+
+
+def _words(data: np.ndarray, stride: int) -> np.ndarray:
+    count = max((len(data) - WINDOW) // stride + 1, 0)
+    return np.ndarray((count,), "<u8", data, 0, (stride,))
+
+
+def _check(data: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """A 32-bit hash of the 12 bytes at each place."""
+    words = _words(data, 1)
+    mixed = words[places] * _FIRST ^ words[places + MIN_BYTES - WINDOW] * _SECOND
+    return (mixed >> np.uint64(32)).astype(np.uint32)
+
+
+def _rehashed(hashes: np.ndarray) -> np.ndarray:
+    return (hashes ^ hashes >> np.uint64(29)) * _SECOND
+
+
+def _bit(slots: np.ndarray) -> np.ndarray:
+    return np.left_shift(np.uint8(1), (slots & np.uint64(7)).astype(np.uint8))
+
+
+def _split(counts: np.ndarray) -> Iterator[np.ndarray]:
+    """The places with candidates, in groups of bounded candidates."""
+    places = np.flatnonzero(counts)
+    groups = np.cumsum(counts[places]) // _EXPANDED
+    yield from islice(np.split(places, np.flatnonzero(np.diff(groups)) + 1), len(places))

@@ -1,0 +1,198 @@
+"""Records of erasures: one JSON file for each, what is left to do, and the report that ends it."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidationError
+
+from retention.core.documents import Digest, Identifier, Int64, JsonDocument, Name, Natural
+from retention.core.json_object import JsonObject
+from retention.core.units import SECOND
+from retention.errors import DamagedError
+from retention.storage import files
+from retention.storage.checksum import parse_json, verified, with_checksum
+from retention.storage.crash_points import Step, reached
+from retention.storage.errors import first_line
+
+_RECORD = ".json"
+_REPORT = ".report.json"
+_NEEDLES = ".needles"
+Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Trace(JsonDocument):
+    """A place that still has a string of an erased message."""
+
+    location: Name
+    what: Name
+    """The kind of the string, such as `payload` or `subject`."""
+    encoding: Name
+    """The form in which it lies there."""
+    view: Name
+    """The reading of the file that has it: its `path`, its `bytes`, or how it was decoded."""
+    offset: Natural
+
+
+class DeletedFile(JsonDocument):
+    """A file that an erasure deletes, or has deleted."""
+
+    path: Name
+    """Relative to the stream's directory."""
+    bytes: Natural
+
+
+class ErasureRecord(JsonDocument):
+    """An erasure: who asked for it when, and what is left of it."""
+
+    format: Literal[1] = 1
+    id: Identifier
+    state: Literal["unfinished", "done"] = "unfinished"
+    at_ns: Int64
+    """The wall clock when it began, nanoseconds since the epoch."""
+    by_ns: Int64 | None = None
+    """The instant by which it has to be done; None: no instant was named."""
+    initiator: dict[str, Any]
+    below: Natural
+    """The next sequence when it began: later messages are not part of it."""
+    subjects: list[Digest]
+    """Keyed hashes of the first subjects, in the order of the subjects."""
+    request: Digest
+    """The keyed hash of all subjects and sequences."""
+    reason: Digest
+    """The keyed hash of the reason."""
+    named_subjects: Natural
+    named_seqs: Natural
+    key: Key | None
+    """The key of the file with the request and the needles; None: both are destroyed."""
+    deleted: list[DeletedFile] = Field(default_factory=list)
+    """The files with erased messages; each of them is deleted at the end."""
+    lost_undos: list[Identifier] = Field(default_factory=list)
+    """The runs that can no longer be undone, because one of these files is theirs."""
+    traces: list[Trace] = Field(default_factory=list)
+    """The places where the last search found strings of erased messages."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.state == "done"
+
+    def updated(self, **fields: object) -> ErasureRecord:
+        """The record with new, unchecked values of given fields."""
+        return self.model_copy(update=fields)
+
+    def as_json(self) -> JsonObject:
+        """The record as JSON values, without the key."""
+        return self.model_dump(exclude={"key", "format"})
+
+
+@dataclass(frozen=True)
+class Erasures:
+    """The erasures of one stream, `<stream>/_retention/erasures/`."""
+
+    root: str
+    """The stream's directory."""
+    stream: str
+
+    def all(self) -> list[ErasureRecord]:
+        """All erasures, oldest first.
+
+        Raises:
+            DamagedError: a record cannot be read.
+        """
+        return [self.read(erasure) for erasure in self._ids()]
+
+    def unfinished(self) -> Iterator[ErasureRecord]:
+        """The erasures with something left to do, oldest first.
+
+        Raises:
+            DamagedError: a record cannot be read.
+        """
+        return (record for record in self.all() if not record.is_done)
+
+    def read(self, erasure: str) -> ErasureRecord:
+        """The record of one erasure.
+
+        Raises:
+            DamagedError: it cannot be read.
+        """
+        fields = self._fields(erasure + _RECORD)
+        try:
+            return ErasureRecord.model_validate(fields)
+        except ValidationError as error:
+            raise self._damaged(erasure + _RECORD, error) from error
+
+    def report(self, erasure: str) -> dict[str, Any] | None:
+        """The report of an erasure; None: it has none yet.
+
+        Raises:
+            DamagedError: it cannot be read.
+        """
+        if files.length(self._place(erasure + _REPORT)) is None:
+            return None
+        return self._fields(erasure + _REPORT)
+
+    def write(self, record: ErasureRecord) -> None:
+        """Write the record of an erasure, in place of the one before."""
+        self._write(record.id + _RECORD, record.model_dump(), Step.ERASURE_RECORDED)
+
+    def write_report(self, erasure: str, report: Mapping[str, object]) -> None:
+        """Write the report of an erasure."""
+        self._write(erasure + _REPORT, report, Step.ERASURE_REPORTED)
+
+    def needles(self, erasure: str) -> str:
+        """The location of the file with the request and the needles of an erasure."""
+        return self._place(erasure + _NEEDLES)
+
+    def delete_unrecorded(self) -> None:
+        """Delete the needles of erasures that were killed before their record was written."""
+        known = set(self._ids())
+        files.delete(
+            self._place(name)
+            for name in files.names(self._directory)
+            if name.endswith(_NEEDLES) and name.removesuffix(_NEEDLES) not in known
+        )
+        reached(Step.NEEDLES_TIDIED)
+
+    @property
+    def _directory(self) -> str:
+        return files.join(self.root, "_retention", "erasures")
+
+    def _ids(self) -> list[str]:
+        names = files.names(self._directory)
+        return sorted(
+            name.removesuffix(_RECORD)
+            for name in names
+            if name.endswith(_RECORD) and not name.endswith(_REPORT)
+        )
+
+    def _place(self, name: str) -> str:
+        return files.join(self._directory, name)
+
+    def _write(self, name: str, fields: Mapping[str, object], step: Step) -> None:
+        files.make_directory(self._directory)
+        files.replace(self._place(name), json.dumps(with_checksum(fields)).encode())
+        reached(step)
+
+    def _fields(self, name: str) -> dict[str, Any]:
+        try:
+            return verified(parse_json(files.read_bytes(self._place(name)) or b""))
+        except (ValueError, AttributeError) as error:
+            raise self._damaged(name, error) from error
+
+    def _damaged(self, name: str, error: Exception) -> DamagedError:
+        return DamagedError(
+            f"{self._place(name)}: this record of an erasure of {self.stream} cannot be read ({first_line(error)}); "
+            "nothing was changed; restore it from a copy, or delete it and erase again"
+        )
+
+
+def new_id(now_ns: int) -> str:
+    """A new id of an erasure: the second in which it begins, and a random part."""
+    second = datetime.fromtimestamp(now_ns // SECOND, UTC)
+    return f"{second:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}"

@@ -1,0 +1,79 @@
+"""Erasures as text: what one would change, what it has done, and what is left of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from retention.core.spoken_commands import command
+from retention.core.units import format_size
+from retention.core.wording import counted
+from retention.views.wording import brief_instant
+
+if TYPE_CHECKING:
+    from retention.apply.erase import ErasurePlan
+    from retention.erasure.record import ErasureRecord
+    from retention.erasure.report import ErasureReport
+
+_MOST_TRACES = 20
+
+
+def erasure_plan_text(plan: ErasurePlan) -> Iterator[str]:
+    """The changes that an erasure would make."""
+    yield f"{plan.stream}: would erase {counted(plan.messages, 'live message')}, which cannot be undone"
+    yield f"  live files: rewrites {plan.rewritten_files:,}, deletes {plan.dropped_files:,}"
+    size = f" ({format_size(plan.dead_bytes)})" if plan.dead_bytes else ""
+    yield f"  removed and abandoned files: deletes {plan.dead_files:,}{size}"
+    for run in plan.lost_undos:
+        yield f"  run {run} can no longer be undone: a file that it removed is deleted"
+
+
+def erasure_text(report: ErasureReport) -> Iterator[str]:
+    """The result of an erasure."""
+    record = report.record
+    state = "done" if report.is_done else "unfinished"
+    messages = counted(report.removed_messages, "live message")
+    yield f"{report.stream}: erasure {record.id} is {state}: erased {messages}"
+    if report.run is not None:
+        yield f"  run {report.run}"
+    size = format_size(sum(file.bytes for file in record.deleted))
+    yield f"  deleted {counted(len(record.deleted), 'file')} ({size})"
+    for run in record.lost_undos:
+        yield f"  run {run} can no longer be undone"
+    yield from _search_text(report)
+
+
+def _search_text(report: ErasureReport) -> Iterator[str]:
+    if report.searched_files:
+        yield f"  searched {counted(report.searched_files, 'file')}: " + _result(report.traces)
+    if report.not_searched:
+        yield f"  {counted(report.not_searched, 'value')} of fewer than 12 bytes cannot be searched for"
+    if report.shared:
+        yield f"  {counted(report.shared, 'value')} of other messages, which stay, were not searched for"
+    for location in report.undecodable[:_MOST_TRACES]:
+        yield f"  {location}: cannot be decoded, so only its bytes as stored were searched"
+    for trace in report.traces[:_MOST_TRACES]:
+        yield f"  {trace.location}: {trace.what} ({trace.encoding}, {trace.view} at {trace.offset:,})"
+    if report.traces:
+        again = command("erase", report.stream, options="--resume")
+        yield f"  change or delete these files, then run {again}, or any other maintenance of the stream"
+
+
+def unfinished_clause(records: Sequence[ErasureRecord]) -> str:
+    """The clause for unfinished erasures, for a state; empty for none."""
+    instants = [record.by_ns for record in records if record.by_ns is not None]
+    by = f", due by {brief_instant(min(instants))}" if instants else ""
+    return f"; {counted(len(records), 'unfinished erasure')}{by}" if records else ""
+
+
+def erasure_row(stream: str, record: ErasureRecord) -> tuple[str, ...]:
+    """The columns of an erasure in a list."""
+    by = "" if record.by_ns is None else brief_instant(record.by_ns)
+    left = "" if record.is_done else f"found in {counted(len(record.traces), 'place')}"
+    if not record.is_done and not record.traces:
+        left = "not carried out to its end"
+    return stream, record.id, record.state, brief_instant(record.at_ns), by, left
+
+
+def _result(traces: Sequence[object]) -> str:
+    return f"found in {counted(len(traces), 'place')}" if traces else "found nothing"

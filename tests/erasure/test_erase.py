@@ -1,0 +1,330 @@
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from retention.api.warehouse import open_warehouse
+from retention.apply import erasure_run
+from retention.apply.erasure_run import erasures_of
+from retention.core.units import SECOND
+from retention.erasure.record import ErasureRecord
+from retention.errors import MissingMessageError, RefusedError, RetentionError, UsageError
+from retention.inspect.measures import measure
+from retention.rules.erase import erased_messages
+from retention.storage import files
+from tests.support.command_line import invoke
+from tests.support.strangers_search import hiding_places
+
+NOW = 1_780_000_000 * SECOND
+STORES = ["delta", "parquet", "vectors"]
+EVE = "orders.eve-4f0c2b7d9a31"
+TOKENS = [
+    b"eve-4f0c2b7d9a31",
+    b"payload-8c1e5a7733d0",
+    b"header-5b21d9e0c4f7",
+    b"message-id-c90ad1b7e2",
+]
+STORE = pytest.mark.parametrize("store", STORES)
+
+
+class World:
+    """A stream with the messages of a person, in live, removed, compacted and restored files."""
+
+    def __init__(self, folder: Path, store: str, **settings: Any) -> None:
+        self.folder, self.now = folder, NOW
+        form = "parquet" if store == "parquet" else "delta"
+        stream = {
+            "name": "ORDERS",
+            "subjects": ["orders.>"],
+            "duplicate_window": "30d",
+            **({"vectors": True} if store == "vectors" else {}),
+            **settings,
+        }
+        config = {"defaults": {"format": form}, "streams": [stream]}
+        (folder / "retention.yaml").write_text(json.dumps(config))
+        self.warehouse = open_warehouse(folder / "retention.yaml", engine="local", clock=self.clock)
+        self.stream = self.warehouse.new_stream("ORDERS")
+
+    def clock(self) -> int:
+        self.now += SECOND
+        return self.now
+
+    def publish(self, count: int) -> None:
+        lines = []
+        for number in range(count):
+            eve = {
+                "subject": EVE,
+                "data": f"payload-8c1e5a7733d0 {number}",
+                "headers": {
+                    "X-Name": "header-5b21d9e0c4f7",
+                    "Nats-Msg-Id": f"message-id-c90ad1b7e2{secrets.token_hex(4)}",
+                },
+            }
+            lines += [eve, {"subject": "orders.bob", "data": "other" * 9}]
+        self.stream.publish(json.dumps(line).encode() for line in lines)
+
+    def left(self) -> list[tuple[str, str]]:
+        return hiding_places(str(self.folder), TOKENS)
+
+    def subjects(self) -> list[str]:
+        return [row["subject"] for table in self.stream.messages() for row in table.to_pylist()]
+
+
+def lived_in(folder: Path, store: str) -> World:
+    """A stream on which much was done with the messages of a person."""
+    world = World(folder, store)
+    for _ in range(4):
+        world.publish(3)
+    hold = world.warehouse.hold("ORDERS", subject=EVE, reason=f"case of {EVE}", owner="legal")
+    world.warehouse.release_hold(hold.id, reason="closed")
+    world.stream.purge(EVE, keep=10).apply()
+    report = world.stream.purge(EVE, keep=8).apply()
+    world.warehouse.undo(report.run)
+    world.stream.delete(15).apply()
+    world.stream.compact().apply()
+    world.publish(1)
+    world.stream.consumers.add({"durable_name": "reader", "filter_subject": EVE})
+    world.stream.consumers.remove("reader")
+    world.stream.verify()
+    return world
+
+
+@STORE
+def test_no_file_has_what_was_erased(tmp_path: Path, store: str) -> None:
+    world = lived_in(tmp_path, store)
+    assert len({path for path, _ in world.left()}) > 5
+    others = world.subjects().count("orders.bob")
+    report = world.stream.erase(EVE, reason="request 7 of eve-4f0c2b7d9a31").apply()
+    assert report.is_done, report
+    assert world.left() == []
+    assert world.subjects() == ["orders.bob"] * others
+    assert world.stream.verify().damages == ()
+    assert {record["kind"] for record in world.stream.history()} >= {"erase", "purge", "undo"}
+
+
+@STORE
+def test_rows_that_only_a_vector_hides_are_gone(tmp_path: Path, store: str) -> None:
+    world = World(tmp_path, store)
+    world.publish(20)
+    world.stream.delete(3).apply()
+    seqs = [row["seq"] for table in world.stream.messages() for row in table.to_pylist()]
+    world.stream.erase(seqs=3, reason="request 7").apply()
+    assert [row["seq"] for t in world.stream.messages() for row in t.to_pylist()] == seqs
+    assert hiding_places(str(tmp_path), [b"payload-8c1e5a7733d0 1\n"]) == []
+    with pytest.raises(MissingMessageError, match="no message 99"):
+        world.stream.erase(seqs=[5, 99], reason="request 8")
+
+
+@STORE
+def test_a_legal_hold_wins(tmp_path: Path, store: str) -> None:
+    world = World(tmp_path, store)
+    world.publish(4)
+    hold = world.warehouse.hold("ORDERS", subject=EVE, to_seq=1, reason="case 12", owner="J. Doe")
+    before = world.left()
+    with pytest.raises(RefusedError, match=f"{hold.id} of J. Doe .case 12. keeps messages"):
+        world.stream.erase(EVE, reason="request 7")
+    assert world.left() == before
+    assert world.stream.erase(seqs=3, reason="request 8").apply().is_done
+    world.warehouse.release_hold(hold.id, reason="closed")
+    assert world.stream.erase(EVE, reason="request 7").apply().is_done
+    assert world.left() == []
+
+
+@STORE
+def test_a_held_message_in_a_removed_file_is_kept(tmp_path: Path, store: str) -> None:
+    world = World(tmp_path, store)
+    world.publish(4)
+    world.stream.delete(1).apply()
+    world.warehouse.hold("ORDERS", to_seq=1, reason="case 12")
+    with pytest.raises(RefusedError, match="a legal hold wins"):
+        world.stream.erase(EVE, reason="request 7")
+
+
+@STORE
+def test_what_comes_after_the_request_stays(tmp_path: Path, store: str) -> None:
+    world = World(tmp_path, store)
+    world.publish(2)
+    note = tmp_path / "note.txt"
+    note.write_text(EVE)
+    report = world.stream.erase(EVE, reason="request 7").apply()
+    assert not report.is_done
+    assert "unfinished erasure" in repr(world.stream.state())
+    assert len(world.stream.state().as_json()["unfinished_erasures"]) == 1
+    assert measure(world.stream.opened, world.clock()).unfinished_erasures == 1
+    assert [trace.location for trace in report.traces] == [str(note)]
+    line = {"subject": EVE, "data": "new" * 9}
+    world.stream.publish([json.dumps(line).encode()])
+    [again] = world.stream.resume_erasures()
+    assert again.is_done
+    assert world.subjects().count(EVE) == 1
+
+
+def test_an_unfinished_erasure_is_finished_by_any_run(tmp_path: Path) -> None:
+    world = World(tmp_path, "parquet")
+    world.publish(2)
+    note = tmp_path / "note.txt"
+    note.write_text(EVE)
+    world.stream.erase(EVE, reason="request 7", by="2026-12-24").apply()
+    [record] = erasures_of(world.stream.opened).all()
+    assert record.key is not None
+    assert files.length(erasures_of(world.stream.opened).needles(record.id))
+    note.unlink()
+    world.stream.compact().apply()
+    world.stream.purge("orders.nobody").apply()
+    [report] = world.stream.erasures()
+    assert report.is_done
+    assert report.record.key is None
+    assert files.length(erasures_of(world.stream.opened).needles(record.id)) is None
+    assert world.left() == []
+
+
+@STORE
+def test_a_later_publish_with_an_erased_id_is_stored(tmp_path: Path, store: str) -> None:
+    world = World(tmp_path, store)
+    line = {"subject": EVE, "data": "x", "headers": {"Nats-Msg-Id": "one"}}
+    first = world.stream.publish([json.dumps(line).encode()])
+    world.stream.delete(1).apply()
+    assert [ack.duplicate for ack in world.stream.publish([json.dumps(line).encode()]).acks()] == [
+        True
+    ]
+    assert [ack.seq for ack in first.acks()] == [1]
+    world.stream.erase(seqs=1, reason="request 7").apply()
+    [ack] = world.stream.publish([json.dumps(line).encode()]).acks()
+    assert (ack.seq, ack.duplicate) == (2, False)
+
+
+def test_the_same_erasure_again_changes_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path, "delta")
+    world.publish(2)
+    first = world.stream.erase(seqs=[1, 3], reason="request 7").apply()
+    again = world.stream.erase(seqs=[1, 3], reason="request 7").apply()
+    assert (again.record, again.run) == (first.record, first.run)
+    assert len(world.stream.erasures()) == 1
+
+
+def test_runs_that_lose_their_undo_are_named(tmp_path: Path) -> None:
+    world = World(tmp_path, "parquet")
+    world.publish(3)
+    lost = world.stream.delete(1).apply()
+    planned = world.stream.erase(EVE, reason="request 7")
+    assert planned.plan.lost_undos == (lost.run,)
+    assert lost.run in repr(planned)
+    report = planned.apply()
+    assert report.record.lost_undos == [lost.run]
+    for run in (lost.run, str(report.run)):
+        with pytest.raises(RetentionError):
+            world.warehouse.undo(run)
+
+
+def _without(name: str, answer: Any) -> Callable[[pytest.MonkeyPatch], None]:
+    return lambda patch: patch.setattr(erasure_run, name, lambda *_, **__: answer)
+
+
+@pytest.mark.parametrize(
+    "step", ["dead_copies", "orphaned_digests", "erase_arguments", "conceal_holds"]
+)
+def test_a_step_that_is_left_out_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    world = lived_in(tmp_path, "parquet")
+    _without(step, [])(monkeypatch)
+    report = world.stream.erase(EVE, reason="request 7").apply()
+    assert not report.is_done
+    assert world.left()
+    monkeypatch.undo()
+    [report] = world.stream.resume_erasures()
+    assert report.is_done
+    assert world.left() == []
+
+
+def test_many_subjects_come_from_a_file(tmp_path: Path) -> None:
+    world = World(tmp_path, "parquet")
+    lines = [
+        {"subject": f"orders.person-{n:06d}", "data": f"data of person {n:06d}"} for n in range(50)
+    ]
+    world.stream.publish(json.dumps(line).encode() for line in lines)
+    given = tmp_path.parent / f"{tmp_path.name}.jsonl"
+    named = [{"subject": f"orders.person-{n:06d}"} for n in range(0, 50, 2)]
+    given.write_text("\n".join(json.dumps(line) for line in named) + "\norders.person-000001\n")
+    arguments = ["--config", str(tmp_path / "retention.yaml"), "erase", "ORDERS"]
+    done = invoke([*arguments, "--from-file", str(given), "--reason", "requests", "--yes"])
+    assert done.exit_code == 0, done.output
+    assert "erased 26 live messages" in done.output
+    assert len(world.subjects()) == 24
+    assert hiding_places(str(tmp_path), [b"person 000002", b"person-000001"]) == []
+    given.write_text("[1]\n")
+    refused = invoke([*arguments, "--from-file", str(given), "--reason", "requests", "--yes"])
+    assert refused.exit_code == 2
+    assert "line 1 names neither" in refused.output
+
+
+def test_a_trace_makes_the_command_fail_until_it_is_gone(tmp_path: Path) -> None:
+    world = World(tmp_path, "delta")
+    world.publish(2)
+    note = tmp_path / "note.txt"
+    note.write_text(f"see {EVE}")
+    arguments = ["--config", str(tmp_path / "retention.yaml"), "erase", "ORDERS"]
+    asked = [*arguments, "--subject", EVE, "--reason", "request 7", "--yes"]
+    first = invoke(asked)
+    assert first.exit_code == 6
+    assert f"{note}: subject" in first.output
+    listed = invoke(["--config", str(tmp_path / "retention.yaml"), "erase", "--status"])
+    assert "unfinished" in listed.output
+    note.write_text("")
+    assert invoke(asked).exit_code == 0
+    assert invoke([*arguments, "--resume"]).exit_code == 0
+    [entry] = json.loads(
+        invoke(
+            ["--config", str(tmp_path / "retention.yaml"), "erase", "--status", "--format", "json"]
+        ).output
+    )
+    assert entry["state"] == "done"
+    assert EVE not in json.dumps(entry)
+
+
+def test_a_request_names_subjects_or_sequences() -> None:
+    wrong: list[tuple[list[str], list[int]]] = [([], []), (["a"], [1]), (["a..b"], []), ([], [-1])]
+    for subjects, seqs in wrong:
+        with pytest.raises(UsageError):
+            erased_messages(subjects, seqs)
+    messages = erased_messages(["a.*", "b"], ())
+    rows = pa.table({"seq": [1, 2, 3, 4], "subject": ["a.c", "b", "b.c", "a"]})
+    assert messages.takes(rows).tolist() == [True, True, False, False]
+    assert np.array_equal(erased_messages((), [4, 2]).takes(rows), [False, True, False, True])
+
+
+def test_an_erasure_needs_a_reason_and_a_table(tmp_path: Path) -> None:
+    world = World(tmp_path, "parquet")
+    with pytest.raises(UsageError, match="nothing was ever written"):
+        world.stream.erase(EVE, reason="request 7")
+    with pytest.raises(UsageError, match="reason"):
+        world.stream.erase(EVE, reason=" ")
+
+
+def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+    world = World(tmp_path, "parquet")
+    world.publish(1)
+    world.stream.erase(EVE, reason="request 7").apply()
+    [record] = erasures_of(world.stream.opened).all()
+    assert isinstance(record, ErasureRecord)
+    place = tmp_path / f"streams/ORDERS/_retention/erasures/{record.id}.json"
+    place.write_text(place.read_text().replace("done", "gone"))
+    with pytest.raises(Exception, match="record of an erasure"):
+        world.stream.erasures()
+
+
+def test_a_dropped_stream_is_erased_as_well(tmp_path: Path) -> None:
+    world = World(tmp_path, "delta")
+    world.publish(2)
+    world.stream.drop().apply()
+    assert world.left()
+    report = world.stream.erase(EVE, reason="request 7").apply()
+    assert report.is_done
+    assert world.left() == []
