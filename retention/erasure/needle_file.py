@@ -69,7 +69,8 @@ def read_needles(location: str, key: bytes) -> NeedleFile:
         except (ValueError, KeyError, TypeError, pa.ArrowException) as error:
             raise DamagedError(
                 f"{location}: the needles of an erasure cannot be decrypted: the file is damaged, or the key in the "
-                "erasure's record is not that of the file; restore both from one copy of the warehouse, or erase again"
+                "erasure's record is not that of the file; restore both from one copy of the warehouse, or delete the "
+                "record of the same name beside it and erase again"
             ) from error
 
 

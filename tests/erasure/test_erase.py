@@ -15,11 +15,19 @@ from retention.apply import erasure_run
 from retention.apply.erasure_run import erasures_of
 from retention.core.units import SECOND
 from retention.erasure.record import ErasureRecord
-from retention.errors import MissingMessageError, RefusedError, RetentionError, UsageError
+from retention.errors import (
+    DamagedError,
+    MissingMessageError,
+    RefusedError,
+    RetentionError,
+    UsageError,
+)
 from retention.inspect.measures import measure
 from retention.rules.erase import erased_messages
 from retention.storage import files
+from retention.storage.crash_points import Step
 from tests.support.command_line import invoke
+from tests.support.kills import killed_at
 from tests.support.strangers_search import hiding_places
 
 NOW = 1_780_000_000 * SECOND
@@ -316,8 +324,24 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     assert isinstance(record, ErasureRecord)
     place = tmp_path / f"streams/ORDERS/_retention/erasures/{record.id}.json"
     place.write_text(place.read_text().replace("done", "gone"))
-    with pytest.raises(Exception, match="record of an erasure"):
+    with pytest.raises(DamagedError, match="record of an erasure"):
         world.stream.erasures()
+    place.unlink()
+    assert world.stream.erase(EVE, reason="request 7").apply().is_done
+
+
+def test_damaged_needles_are_named_and_made_again(tmp_path: Path) -> None:
+    world = World(tmp_path, "parquet")
+    world.publish(1)
+    with killed_at(Step.ERASURE_RECORDED):
+        world.stream.erase(EVE, reason="request 7").apply()
+    [needles] = tmp_path.glob("streams/ORDERS/_retention/erasures/*.needles")
+    needles.write_bytes(needles.read_bytes()[:-1])
+    with pytest.raises(DamagedError, match="delete the record of the same name beside it"):
+        world.stream.erase(EVE, reason="request 7").apply()
+    needles.with_suffix(".json").unlink()
+    assert world.stream.erase(EVE, reason="request 7").apply().is_done
+    assert world.left() == []
 
 
 def test_a_dropped_stream_is_erased_as_well(tmp_path: Path) -> None:

@@ -230,7 +230,20 @@ KINDS = {
         r"repair place|\{_place_remedy\(",
         (f"{_OWN}a_copied_warehouse_is_let_write_to_the_archive_as_told",),
     ),
-    "requests on topics": Kind(r"delete-segments", (f"{_OWN}a_topic_is_emptied_as_told",)),
+    "requests on topics": Kind(
+        r"delete-segments|remove its oldest segments with", (f"{_OWN}a_topic_is_emptied_as_told",)
+    ),
+    "resume an erasure": Kind(
+        r"then repeat the command with --resume",
+        ("erasure/test_erase.py::test_a_trace_makes_the_command_fail_until_it_is_gone",),
+    ),
+    "erase again": Kind(
+        r"erase again",
+        (
+            "erasure/test_erase.py::test_a_damaged_record_is_named",
+            "erasure/test_erase.py::test_damaged_needles_are_named_and_made_again",
+        ),
+    ),
     "erase": Kind(
         r"take archive out",
         (f"{_OWN}what_is_to_be_erased_leaves_the_archive_first_as_told",),
