@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-all check static suite test long conformance bench format lock docs pictures notebooks
+.PHONY: help setup demo demo-all check static suite test long conformance bench format lock docs pictures screenshots notebooks
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -60,6 +60,9 @@ lock: setup  ## Write the locks anew: requirements.lock, requirements-image.lock
 
 notebooks: setup  ## Execute the notebooks and store their outputs in them
 	@$(BIN)/python -m scripts.notebooks
+
+screenshots: setup  ## Take the screenshots of docs/pictures anew (a Chromium)
+	@$(BIN)/python -m scripts.screenshots
 
 pictures: setup  ## Draw the pictures of docs/pictures anew
 	@$(BIN)/python -m scripts.pictures

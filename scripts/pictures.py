@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention import open_warehouse
+from retention.api.warehouse import Warehouse
 from retention.core.units import DAY, parse_instant
 from retention.plots.picture import Picture
 from scripts.demo import flights
@@ -35,8 +36,8 @@ streams:
 """
 
 
-def pictures(directory: Path) -> Iterator[tuple[str, Picture]]:
-    """One picture of each kind, by name, of a warehouse made in an empty directory."""
+def example(directory: Path) -> Warehouse:
+    """The warehouse of the pictures, made in an empty directory."""
     (directory / "retention.yaml").write_text(CONFIG)
     clock = [parse_instant(BEGIN)]
     warehouse = open_warehouse(directory, clock=lambda: clock[0])
@@ -54,6 +55,12 @@ def pictures(directory: Path) -> Iterator[tuple[str, Picture]]:
     newark.publish(_of_newark(year))
     newark.consumers.add({"name": "billing", "filter_subject": "newark.UA.>"})
     newark.consumers.add({"name": "audit"})
+    return warehouse
+
+
+def pictures(warehouse: Warehouse) -> Iterator[tuple[str, Picture]]:
+    """One picture of each kind, by name."""
+    stream, newark = warehouse.stream("FLIGHTS"), warehouse.stream("NEWARK")
     yield "plan", stream.plan().plot()
     yield "due", stream.plot_due()
     yield "history", stream.plot_history()
@@ -83,7 +90,7 @@ def main(target: Path = PICTURES) -> None:
     """Draw all of them as SVG."""
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as directory:
-        for name, picture in pictures(Path(directory)):
+        for name, picture in pictures(example(Path(directory))):
             picture.save(target / f"{name}.svg")
 
 

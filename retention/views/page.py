@@ -29,7 +29,7 @@ code{font:.88em ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;background:
 border:1px solid var(--line);border-radius:4px;padding:.05em .3em}
 .numbers{display:flex;flex-wrap:wrap;gap:.6rem;margin:.8rem 0}
 .numbers div{flex:1 1 8.5rem;background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.5rem .8rem}
-.numbers b{display:block;font-size:1.3rem;font-weight:600;line-height:1.3}
+.numbers b{display:block;font-size:1.3rem;font-weight:600;line-height:1.3;white-space:nowrap}
 .pictures{display:flex;flex-wrap:wrap;gap:1.5rem}
 .pictures figure{flex:1 1 20rem;margin:.5rem 0;max-width:40rem}
 .retention-picture{color:var(--ink)}
