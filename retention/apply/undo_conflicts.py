@@ -13,6 +13,7 @@ from retention.core.spans import Array
 from retention.core.spoken_commands import command
 from retention.core.vector_paths import data_path
 from retention.core.wording import counted
+from retention.erasure.record import Erasures
 from retention.errors import RefusedError, VerificationError
 from retention.history.kinds import RestoredRun, ReturnedRemoved, Undone
 from retention.layout.segment_assignment import divided_mask, segment_of_rows
@@ -81,10 +82,16 @@ def present_again(undo: RunToUndo) -> RefusedError:
 
 def files_lost(undo: RunToUndo, lost: int, of: int) -> VerificationError:
     """The error if files with messages to write anew are gone."""
+    erasures = Erasures(undo.opened.root, undo.opened.name).all()
+    erasure = next((each.id for each in erasures if undo.run in each.lost_undos), None)
+    cause = (
+        "VACUUM and reclaim delete them after the grace period"
+        if erasure is None
+        else f"erasure {erasure} deleted them"
+    )
     return VerificationError(
         f"{undo.opened.name}: run {undo.run} cannot be undone: {lost} of {counted(of, 'file')} with removed "
-        "messages no longer exist (VACUUM and reclaim delete them after the grace period); "
-        f"nothing was changed; {_remedies(undo)}"
+        f"messages no longer exist ({cause}); nothing was changed; {_remedies(undo)}"
     )
 
 

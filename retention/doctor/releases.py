@@ -7,9 +7,18 @@ from collections.abc import Iterator, Sequence
 from retention.context.context import OpenedStream
 from retention.core.inventory import Counters
 from retention.doctor.finding import Finding, ok
-from retention.stores.layout import CLAIMING_VERSION, DROPPING_VERSION, check_format
+from retention.stores.layout import (
+    CLAIMING_VERSION,
+    DROPPING_VERSION,
+    HOLDING_VERSION,
+    check_format,
+)
 
-_SINCE = {CLAIMING_VERSION: "reclaim", DROPPING_VERSION: "drop"}
+_SINCE = {
+    CLAIMING_VERSION: "reclaim",
+    DROPPING_VERSION: "drop",
+    HOLDING_VERSION: "hold",
+}
 """Format version of a stream's directory → the first command that writes it; releases without it refuse the stream."""
 
 

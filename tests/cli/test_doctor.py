@@ -106,6 +106,7 @@ def test_a_table_feature_that_the_engine_does_not_know_is_named(tmp_path: Path) 
         (1, [], "every release reads it"),
         (2, [], "releases without `reclaim` refuse it (4)"),
         (3, [], "releases without `drop` refuse it (4)"),
+        (4, [], "releases without `hold` refuse it (4)"),
         (1, ["its log names runs"], "its log names runs"),
     ],
 )

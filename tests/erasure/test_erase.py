@@ -226,8 +226,11 @@ def test_runs_that_lose_their_undo_are_named(tmp_path: Path) -> None:
     assert lost.run in repr(planned)
     report = planned.apply()
     assert report.record.lost_undos == [lost.run]
-    for run in (lost.run, str(report.run)):
-        with pytest.raises(RetentionError):
+    for run, why in (
+        (lost.run, rf"\(erasure {report.record.id} deleted them\)"),
+        (str(report.run), "erased"),
+    ):
+        with pytest.raises(RetentionError, match=why):
             world.warehouse.undo(run)
 
 
