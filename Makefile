@@ -67,6 +67,7 @@ screenshots: setup  ## Take the screenshots of docs/pictures anew (a Chromium)
 pictures: setup  ## Draw the pictures of docs/pictures anew
 	@$(BIN)/python -m scripts.pictures
 	@$(BIN)/python -m scripts.rule_pictures
+	@$(BIN)/python -m scripts.dashboard_picture
 
 docs: setup  ## Write anew what documents take from code (outputs, the reference, schemas), and build the site into site/
 	$(BIN)/python -m retention.views.json_schemas schemas/json

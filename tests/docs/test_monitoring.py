@@ -63,6 +63,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
     table = {"name": "events", "location": "lake", "time": "at", "unit": "s", "max_rows": 1}
     config = json.loads((folder / "retention.yaml").read_text())
     (folder / "retention.yaml").write_text(json.dumps(config | {"tables": [table]}))
+    command.json("verify")
     for name, *arguments in (
         ("retain", "--engine", "local", "--compact"),
         ("reclaim", "--engine", "local"),
