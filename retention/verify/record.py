@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from retention.core.units import DAY
@@ -19,15 +19,21 @@ LONGEST_PAUSE_NS = 7 * DAY
 """The time after which an interrupted verification begins anew: what it read says too little about the present."""
 
 
-def keep_last(home: str, result: Verification) -> None:
+def keep_last(home: str, result: Verification) -> Verification:
     """Record a finished verification, and delete its progress; read-only storage gets no record.
+
+    Returns:
+        The result, with whether it has a record.
 
     Raises:
         StorageError: the storage failed.
     """
+    has_record = False
     with files.if_writable():
         keep_last_verification(home, result.summary())
+        has_record = True
         VerificationProgress(home).delete()
+    return replace(result, has_record=has_record)
 
 
 @dataclass(frozen=True)

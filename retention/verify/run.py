@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -141,8 +141,7 @@ def _inspect(opened: OpenedStream) -> Inspection | None:
 
 
 def _kept(opened: OpenedStream, result: Verification) -> Verification:
-    keep_last(opened.root, result)
-    return result
+    return keep_last(opened.root, result)
 
 
 def _without_files(
@@ -193,6 +192,7 @@ def _files(
     for identity, location, length, modified_ms in identified:
         path, partition, _ = identity
         known = cached.get(path)
+        bounds = logged[path] if known is None else known
         yield (
             key_of(path, length, modified_ms),
             FileToVerify(
@@ -201,17 +201,18 @@ def _files(
                 {name: logged[path][name] for name in names},
                 known,
                 table.hidden.get(path),
-                NO_RANGES if known is None else _within(removed.get(partition), known),
+                _within(removed.get(partition, NO_RANGES), bounds),
             ),
         )
 
 
-def _within(ranges: np.ndarray | None, stats: dict[str, int]) -> np.ndarray:
-    """The ranges that meet the sequences of a file."""
-    if ranges is None:
-        return NO_RANGES
-    first = np.searchsorted(ranges[:, 1], stats["min_seq"], side="left")
-    end = np.searchsorted(ranges[:, 0], stats["max_seq"], side="right")
+def _within(ranges: np.ndarray, bounds: Mapping[str, int | None]) -> np.ndarray:
+    """The ranges that meet the sequences of a file; all of them if its bounds are unknown."""
+    lowest, highest = bounds.get("min_seq"), bounds.get("max_seq")
+    if lowest is None or highest is None:
+        return ranges
+    first = np.searchsorted(ranges[:, 1], lowest, side="left")
+    end = np.searchsorted(ranges[:, 0], highest, side="right")
     return ranges[first:end].copy()
 
 

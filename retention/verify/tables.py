@@ -234,8 +234,7 @@ def _kept(
         tuple(dict.fromkeys(damages)),
         () if about is None else _returned(about),
     )
-    keep_last(table.home, result)
-    return result
+    return keep_last(table.home, result)
 
 
 def _returned(about: TableToVerify) -> tuple[Unverified, ...]:
