@@ -37,6 +37,7 @@ from retention.verify.finding import (
 from retention.verify.record import keep_last
 
 FROM_COPY = "restore the file from a copy of the table"
+_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -133,10 +134,13 @@ def check_contents(about: TableToVerify) -> Iterator[Damage]:
 
 
 def check_history(about: TableToVerify) -> Iterator[Damage]:
-    """The records of runs can be read, and none says more than the log."""
+    """The records of runs can be read, and none of this table says more than the log."""
     for record in about.standing:
-        version = record.version_after
-        if version is not None and version > about.snapshot.version:
+        version, intent = record.version_after, about.table.history.begun(record.run)
+        basis = None if intent is None else intent.basis
+        # Its owner may have created the table anew, with another id.
+        is_of_table = basis is not None and basis.table_id == about.snapshot.metadata["id"]
+        if is_of_table and version is not None and version > about.snapshot.version:
             yield Damage(
                 "history",
                 about.table.history.done_location(record.run),
@@ -199,16 +203,24 @@ def verify_table(table: OpenedTable) -> Verification:
     """
     started_ns = table.clock()
     try:
-        snapshot = access_of(table).read(table)
+        about, damages = _verified(table)
     except DamagedError as error:
         return _kept(table, started_ns, None, [damage_of_error("log", table.location, error)])
-    about = TableToVerify(table, snapshot)
-    damages = list(damages_of(TABLE_CHECKS, about))
-    if damages and access_of(table).read(table).version != snapshot.version:
-        # Another program's commit came in between.
-        about = TableToVerify(table, access_of(table).read(table))
-        damages = list(damages_of(TABLE_CHECKS, about))
     return _kept(table, started_ns, about, damages)
+
+
+def _verified(table: OpenedTable) -> tuple[TableToVerify, list[Damage]]:
+    """The table at one version with its damages, looked for again if another program committed meanwhile."""
+    newest = access_of(table).read(table)
+    for _ in range(_ATTEMPTS):
+        about = TableToVerify(table, newest)
+        damages = list(damages_of(TABLE_CHECKS, about))
+        if not damages:
+            break
+        newest = access_of(table).read(table)
+        if newest.version == about.snapshot.version:
+            break
+    return about, damages
 
 
 def _kept(
