@@ -11,7 +11,7 @@ from retention.core.units import DAY
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.sidecar import JsonCodec, Sidecar
-from retention.stores.sidecar.last_verification import keep_last_verification
+from retention.stores.sidecar.last_verification import keep_last_verification, last_verification
 from retention.verify.data_files import VerifiedFile
 from retention.verify.finding import Damage, Unverified, Verification
 
@@ -50,16 +50,19 @@ class VerificationProgress:
 
     def __init__(self, home: str) -> None:
         """Name the directory of a stream, or of a table's records."""
+        self._home = home
         self._directory = files.join(home, "_retention", "verifying")
 
     def begin(self, scope: Scope, now_ns: int) -> tuple[int, dict[str, VerifiedFile]]:
-        """Go on with an interrupted verification of the same scope, or begin anew.
+        """Go on with an interrupted verification of the same scope, or begin anew, as after one that was recorded.
 
         Returns:
             The start of the verification, and the results so far, by the key of each file (`key_of`).
         """
         head = self._head().load(asdict(scope))
-        if head is not None and 0 <= now_ns - head < LONGEST_PAUSE_NS:
+        last = last_verification(self._home)
+        is_over = last is not None and last.started_ns == head
+        if head is not None and not is_over and 0 <= now_ns - head < LONGEST_PAUSE_NS:
             return head, dict(self._results(head))
         with files.if_writable():
             self.delete()
