@@ -64,12 +64,12 @@ def check_removed_contents(stream: StreamToVerify) -> Iterator[Damage]:
     dead = dead_files(stream.opened)
     chosen = [_placed(dead, removed[path]) for path in paths]
     threads = files.read_parallelism(stream.opened.root)
-    for one, differs in zip(chosen, in_threads(_differs, chosen, threads), strict=True):
+    for each, differs in zip(chosen, in_threads(_differs, chosen, threads), strict=True):
         if differs:
-            undo = command("undo", one.run)
+            undo = command("undo", each.run)
             yield Damage(
                 "undo",
-                one.file.location,
+                each.file.location,
                 f"{undo} would restore this file, and its bytes are not those that were written",
                 "restore the file from a copy; otherwise reclaim deletes it after the grace period",
             )
@@ -89,7 +89,7 @@ def _removed_files(stream: StreamToVerify) -> dict[str, _Removed]:
             record = stream.opened.layout.engine_path("subjects", path)
             file = DataFile(path, row["partition"], row["segment"], path, record)
             removed[path] = _Removed(run, row["file_bytes"], file)
-    return {path: one for path, one in removed.items() if path not in live}
+    return {path: each for path, each in removed.items() if path not in live}
 
 
 def _placed(dead: DeadFiles, removed: _Removed) -> _Removed:
