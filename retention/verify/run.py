@@ -25,6 +25,7 @@ from retention.errors import (
 )
 from retention.stores.layout import identities
 from retention.stores.table_format import Inspection
+from retention.verify.archives import ARCHIVE_CHECKS
 from retention.verify.checks import STREAM_CHECKS, StreamToVerify
 from retention.verify.data_files import FileToVerify, VerifiedFile, VerifyTask, verify_files
 from retention.verify.finding import (
@@ -244,7 +245,7 @@ def _round(
 def _of_records(opened: OpenedStream, table: Inspection, sample: float | None) -> list[Damage]:
     """The damages of everything but the content of live files; looked for again if the table changed meanwhile."""
     for _ in range(_ATTEMPTS):
-        checks = [*STREAM_CHECKS, *UNDO_CHECKS]
+        checks = [*STREAM_CHECKS, *UNDO_CHECKS, *ARCHIVE_CHECKS]
         damages = list(damages_of(checks, StreamToVerify(opened, table, sample)))
         newer = _inspect(opened) if damages else None
         if newer is None or newer.version == table.version:

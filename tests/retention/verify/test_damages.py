@@ -327,3 +327,26 @@ def test_a_removed_file_without_a_digest_is_decoded(planted: Planted) -> None:
         assert [each.check for each in planted.verify().damages] == ["undo"]
     removed.unlink()
     assert planted.verify().verdict == "ok", "reclaim deletes removed files"
+
+
+def test_damages_of_an_archive_are_found(tmp_path: Path) -> None:
+    configured(tmp_path, {**ORDERS, "archive": "archive"}, format="delta")
+    planted = Planted(tmp_path, "delta")
+    stream = planted.warehouse.new_stream("ORDERS")
+    stream.publish(lines(150))
+    stream.plan().apply()
+    stream.publish(lines(60))
+    stream.plan().apply()
+    assert planted.verify().verdict == "ok"
+    manifests = sorted((tmp_path / "archive").rglob("manifests/*.json"))
+    copies = sorted((tmp_path / "archive").rglob("messages/**/*.parquet"))
+    assert (len(manifests), len(copies) > 1) == (2, True)
+    for place in (*manifests, *copies[:2]):
+        content = place.read_bytes()
+        for changed in (None, b"", content[:-1]):
+            place.unlink() if changed is None else place.write_bytes(changed)
+            found = planted.verify().damages
+            assert {each.check for each in found} == {"archive"}, (place, changed)
+            place.write_bytes(content)
+    configured(tmp_path, {**ORDERS, "archive": "elsewhere"}, format="delta")
+    assert planted.verify().verdict == "ok", "the archive lay in another place then"
