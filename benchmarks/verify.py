@@ -24,6 +24,8 @@ VERIFY = (
     "assert result.verdict == 'ok', result"
 )
 OPEN = "import retention.verify.run, retention.api.stream"
+PEAK = "; print(open('/proc/self/status').read().partition('VmHWM:')[2].split()[0])"
+"""The statement that prints the peak memory of a process in KiB; that of `wait4` includes its parent's at the fork."""
 
 
 def make_stream(folder: Path, files: int, rows: int, payload: int) -> None:
@@ -39,16 +41,17 @@ def make_stream(folder: Path, files: int, rows: int, payload: int) -> None:
 
 
 def measured(runs: int, *command: str) -> tuple[float, float]:
-    """The processor seconds of a command, its own and the system's for it, and its peak memory in MiB; medians."""
+    """The processor seconds of a command, its own and the system's for it, and the memory it prints; medians."""
     seconds, peaks = [], []
     for _ in range(runs):
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        output = process.stdout.read() if process.stdout else ""
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             raise subprocess.CalledProcessError(process.returncode, command)
         seconds.append(usage.ru_utime + usage.ru_stime)
-        peaks.append(usage.ru_maxrss / 1024)
+        peaks.append(int(output) / 1024 if output.strip().isdigit() else 0)
     return statistics.median(seconds), statistics.median(peaks)
 
 
@@ -71,8 +74,8 @@ def main() -> None:
             data = [str(file) for file in folder.rglob("messages/partition=0/**/*.parquet")]
             size = sum(Path(file).stat().st_size for file in data)
             sums, _ = measured(asked.runs, "sha256sum", *data)
-            start, idle = measured(asked.runs, sys.executable, "-c", OPEN)
-            command = (sys.executable, "-c", VERIFY, str(folder))
+            start, idle = measured(asked.runs, sys.executable, "-c", OPEN + PEAK)
+            command = (sys.executable, "-c", VERIFY + PEAK, str(folder))
             whole, peak = measured(asked.runs, *command)
             sampled, _ = measured(asked.runs, *command, "1%")
             verified = whole - start
