@@ -49,12 +49,17 @@ def _missing(head: str | None, known: Mapping[str, StoredManifest]) -> str:
 
 
 def _recorded(stream: StreamToVerify, directory: str) -> dict[str, str]:
-    """Link → location of the manifests in a directory by the run history: `archive` may have been another place."""
+    """Link → location of the manifests in a directory, by the run history.
+
+    `archive` may have had another name before. A moved warehouse has its archive under another path: the name of the
+    archive, the stream's and the table's identify it.
+    """
+    _, *identity = directory.rsplit("/", 3)
     locations = [each.archived.manifest for each in stream.outcomes if each.archived is not None]
     return {
-        link: location
+        link: files.join(directory, *location.rsplit("/", 2)[1:])
         for location in locations
-        if (link := link_in(location)) is not None and location.startswith(f"{directory}/")
+        if (link := link_in(location)) is not None and location.split("/")[-5:-2] == identity
     }
 
 
