@@ -32,6 +32,7 @@ _SAME = (
     "removed_bytes",
     "by_rule",
     "undoes",
+    "records",
     "commitments",
 )
 """The fields of an intent that the outcome repeats."""

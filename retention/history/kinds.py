@@ -7,7 +7,16 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from retention.core.documents import Identifier, Int64, Name, Natural, Path, Version, validated
+from retention.core.documents import (
+    Digest,
+    Identifier,
+    Int64,
+    Name,
+    Natural,
+    Path,
+    Version,
+    validated,
+)
 from retention.core.json_object import JsonObject
 from retention.history.record import STATUSES, RecordPart, RunRecord, Segments, SpentApproval
 
@@ -92,6 +101,8 @@ class TableApplied(TableRun, PermittedRun):
 
     kind: Literal["apply_table"] = "apply_table"
     files_read: Natural = 0
+    records: dict[Name, Digest] = Field(default_factory=dict)
+    """Name of each record of the run, `changes` and `evidence` → the SHA-256 of its file."""
 
 
 class TableUndone(TableRun):

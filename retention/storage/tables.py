@@ -45,7 +45,7 @@ def _default_encodings(schema: pa.Schema) -> Mapping[str, Any]:
 
 
 def write_parquet(
-    sink: IO[bytes],
+    sink: Any,
     tables: Iterator[pa.Table],
     metadata: Mapping[str | bytes, str | bytes],
     encodings: Callable[[pa.Schema], Mapping[str, Any]] = _default_encodings,
@@ -53,7 +53,7 @@ def write_parquet(
     """Write tables as one Parquet file, a table at a time.
 
     Args:
-        sink: an open file.
+        sink: an open file of Arrow or Python.
         tables: at least one; the others are cast to the shape of the first.
         metadata: the metadata of the schema.
         encodings: the options of `ParquetWriter` for a schema.

@@ -113,8 +113,11 @@ def apply_plan(
             kept_bytes=_kept_bytes(current, staged.changed)
         )
         with discarded_on_failure(table.location, staged.written()):
-            write_changes(table, intent.run, staged.changed)
-            write_evidence(table, intent.run, current, plan.removals)
+            records = {
+                "changes": write_changes(table, intent.run, staged.changed),
+                "evidence": write_evidence(table, intent.run, current, plan.removals),
+            }
+        intent = intent.updated(records={name: sha for name, sha in records.items() if sha})
         numbers = {
             "numRemovedFiles": len(plan.dropped),
             "numDeletedRows": plan.removed_rows,

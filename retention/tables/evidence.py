@@ -22,10 +22,11 @@ import pyarrow.parquet as pq
 from retention.core.table_policy import Column, TableColumns
 from retention.delta.snapshot import DeltaSnapshot
 from retention.delta.statistics import bounds
-from retention.errors import DamagedError, StorageError
+from retention.errors import DamagedError
 from retention.planners.table_rows import key_text, read_narrow
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
+from retention.storage.digesting import DigestingSink
 from retention.storage.errors import first_line
 from retention.storage.tables import write_parquet
 from retention.tables.bounds import in_ticks, leaf_of, of_ticks
@@ -65,15 +66,18 @@ class Evidence:
 
 def write_evidence(
     table: OpenedTable, run: str, snapshot: DeltaSnapshot, removals: Sequence[FileRemovals]
-) -> None:
+) -> str | None:
     """Record keys and times of the rows that a run is about to remove, as configured; durable on return.
+
+    Returns:
+        The SHA-256 of the record; None: the table has no evidence.
 
     Raises:
         DamagedError, StorageError: a file cannot be read, or the record cannot be written.
     """
     columns = table.policy.columns
     if table.evidence == "none" or not (columns.time or columns.key):
-        return
+        return None
     reader = NarrowReader.of_own(snapshot, _columns(columns))
     salt = _salt(table) if table.evidence == "hashed" else None
     about = {
@@ -82,11 +86,14 @@ def write_evidence(
         "key": columns.key,
         "salt": None if salt is None else _digest(salt),
     }
+    digest = hashlib.sha256()
     files.make_directory(_directory(table))
     with files.create(evidence_location(table, run)) as sink:
         tables = (_keyed(part, columns, salt) for part in _parts(reader, columns, removals))
-        write_parquet(sink, tables, {_ABOUT: json.dumps(about)}, _encodings)
+        stored = DigestingSink(sink, digest)
+        write_parquet(stored, tables, {_ABOUT: json.dumps(about)}, _encodings)
     reached(Step.EVIDENCE_NOTED)
+    return digest.hexdigest()
 
 
 def _encodings(schema: pa.Schema) -> dict[str, Any]:
@@ -111,17 +118,15 @@ def read_evidence(table: OpenedTable, run: str) -> Evidence | None:
         DamagedError: it cannot be read.
     """
     location = evidence_location(table, run)
+    content = files.read_bytes(location)
+    if content is None:
+        return None
     try:
-        with files.reading(location) as source:
-            rows = pq.read_table(source)
+        rows = pq.read_table(pa.BufferReader(content))
         about = json.loads(rows.schema.metadata[_ABOUT])
         key = tuple(tuple(column) for column in about["key"])
         plain = rows.replace_schema_metadata(None)
         return Evidence(about["form"], about["time"], key, about["salt"], plain)
-    except FileNotFoundError:
-        return None
-    except StorageError:
-        raise
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise DamagedError(
             f"{location}: the evidence of run {run} cannot be read ({first_line(error)}); nothing was changed; restore "
@@ -142,8 +147,8 @@ def of_key(
     rows = evidence.rows
     unread = pc.is_null(rows["row"])
     if evidence.form == "hashed":
-        salt = files.read_bytes(_salt_location(table))
-        if salt is None or _digest(salt) != evidence.salt or tuple(key) != evidence.key:
+        salt = salt_of(table, evidence)
+        if salt is None or tuple(key) != evidence.key:
             return None
         values = [
             pa.chunked_array([pa.array([value.as_py()], value.type)]) for value in key.values()
@@ -163,6 +168,12 @@ def of_key(
             return None
         mask = pc.and_(mask, pc.or_(equal, _unknown(unread, rows, shown_name(column))))
     return rows.filter(mask)
+
+
+def salt_of(table: OpenedTable, evidence: Evidence) -> bytes | None:
+    """The secret with which the keys of some evidence are hashed; None: the table has it no more."""
+    salt = files.read_bytes(salt_location(table))
+    return None if salt is None or _digest(salt) != evidence.salt else salt
 
 
 def forget_evidence(table: OpenedTable, run: str) -> None:
@@ -194,17 +205,18 @@ def _directory(table: OpenedTable) -> str:
     return files.join(table.home, "evidence")
 
 
-def _salt_location(table: OpenedTable) -> str:
+def salt_location(table: OpenedTable) -> str:
+    """The location of the secret with which keys are hashed."""
     return files.join(table.home, "salt")
 
 
 def _salt(table: OpenedTable) -> bytes:
     """The table's secret, made by the first run that hashes keys; the maintenance lease excludes a rival."""
-    salt = files.read_bytes(_salt_location(table))
+    salt = files.read_bytes(salt_location(table))
     if salt is None:
         salt = secrets.token_bytes(_SALT_BYTES)
         files.make_directory(table.home)
-        files.replace(_salt_location(table), salt)
+        files.replace(salt_location(table), salt)
     return salt
 
 

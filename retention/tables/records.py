@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,10 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
-from retention.errors import DamagedError, StorageError
+from retention.errors import DamagedError
 from retention.storage import files
-from retention.storage.checksum import parse_json, verified, with_checksum
+from retention.storage.checksum import is_checked, parse_json, verified, with_checksum
 from retention.storage.crash_points import Step, reached
+from retention.storage.digesting import DigestingSink
 from retention.storage.errors import first_line
 from retention.tables.opened import OpenedTable
 
@@ -78,7 +80,7 @@ def read_digests(table: OpenedTable) -> dict[str, str]:
     for name in files.names(directory):
         location = files.join(directory, name)
         try:
-            digests |= verified(parse_json(files.read_bytes(location) or b""))["files"]
+            digests |= _checked(parse_json(files.read_bytes(location) or b""))["files"]
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise DamagedError(
                 f"{location}: the record of the digests of files cannot be read ({first_line(error)}); nothing was "
@@ -87,13 +89,24 @@ def read_digests(table: OpenedTable) -> dict[str, str]:
     return digests
 
 
+def _checked(record: dict[str, object]) -> dict[str, Any]:
+    if not is_checked(record):
+        raise ValueError("it has no checksum")
+    return verified(record)
+
+
 def location_of(table: OpenedTable, run: str) -> str:
     """The location of a run's record."""
     return files.join(table.home, "changes", f"{run}.parquet")
 
 
-def write_changes(table: OpenedTable, run: str, changed: Sequence[ChangedFile]) -> None:
-    """Record the files that a run is about to change; durable on return."""
+def write_changes(table: OpenedTable, run: str, changed: Sequence[ChangedFile]) -> str:
+    """Record the files that a run is about to change; durable on return.
+
+    Returns:
+        The SHA-256 of the record.
+    """
+    digest = hashlib.sha256()
     rows = [
         {
             "before": json.dumps(change.before),
@@ -106,8 +119,10 @@ def write_changes(table: OpenedTable, run: str, changed: Sequence[ChangedFile]) 
     ]
     files.make_directory(files.join(table.home, "changes"))
     with files.create(location_of(table, run)) as sink:
-        pq.write_table(pa.Table.from_pylist(rows, _SCHEMA), sink, compression="zstd")
+        stored = DigestingSink(sink, digest)
+        pq.write_table(pa.Table.from_pylist(rows, _SCHEMA), stored, compression="zstd")
     reached(Step.CHANGES_NOTED)
+    return digest.hexdigest()
 
 
 def read_changes(table: OpenedTable, run: str) -> list[ChangedFile]:
@@ -118,12 +133,10 @@ def read_changes(table: OpenedTable, run: str) -> list[ChangedFile]:
         StorageError: the storage failed.
     """
     location = location_of(table, run)
+    # Arrow's errors about a damaged footer look like those of the storage.
+    content = files.read_bytes(location)
     try:
-        with files.reading(location) as source:
-            rows = pq.read_table(source).to_pylist()
-        return list(_changes(rows))
-    except StorageError:
-        raise
+        return list(_changes(pq.read_table(pa.BufferReader(content or b"")).to_pylist()))
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise DamagedError(
             f"{location}: the record of the files that run {run} changed cannot be read ({first_line(error)}); nothing "

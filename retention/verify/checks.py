@@ -325,7 +325,7 @@ def check_consumers(stream: StreamToVerify) -> Iterator[Damage]:
     """The records of consumers can be read, agree with themselves, and end where the stream does."""
     opened, counters = stream.opened, stream.table.counters
     if opened.config.topic is not None:
-        OffsetTable(opened.root).live(counters)
+        yield from _of_offsets(stream)
         return
     table = ConsumerTable(opened.root, counters.generation)
     table.refuse_lost(counters)
@@ -337,6 +337,24 @@ def check_consumers(stream: StreamToVerify) -> Iterator[Damage]:
                 f"{opened.name}, consumer {record.consumer}",
                 fault,
                 "restore the directory `consumers` of the stream from a copy, or delete the consumer and add it again",
+            )
+
+
+def _of_offsets(stream: StreamToVerify) -> Iterator[Damage]:
+    """Readers of a topic beyond the end of their partition; an import takes over offsets as a server had them."""
+    opened, counters = stream.opened, stream.table.counters
+    offsets = OffsetTable(opened.root).live(counters)
+    ends = inventory.effective(counters, stream.table.described).next_seq
+    for reader, stored in sorted(offsets.of.items()):
+        end = ends.get(reader.partition, 0)
+        if offsets.origin is None and stored.offset >= end:
+            read = (str(reader.partition), reader.name, "OFFSET")
+            yield Damage(
+                "consumers",
+                f"{opened.name}, {reader.kind} {reader.name} in partition {reader.partition}",
+                f"its stored offset is {stored.offset:,}, and the partition ends before {end:,}",
+                "restore the directory `offsets` of the topic from a copy, or store the offset again: "
+                + command("offset store", opened.name, *read, options=f"--kind {reader.kind}"),
             )
 
 

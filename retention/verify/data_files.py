@@ -182,7 +182,7 @@ def check_content(read: ReadFile) -> Iterator[Damage]:
     """The bytes have the digest that was taken while they were written; without one, every page is decoded."""
     recorded = None if read.record is None else read.record.sha256
     if recorded is None:
-        _decode(read.file)
+        decode(read.file)
     elif read.sha256 != recorded:
         give_up = command("repair lost", read.file.stream, read.file.path, options="--yes")
         yield read.damage(
@@ -296,7 +296,7 @@ def _compared(
             return
 
 
-def _decode(file: DataFile) -> None:
+def decode(file: DataFile) -> None:
     """Decode every column of a file, and check the checksums of its pages.
 
     Raises:

@@ -64,6 +64,8 @@ class Verification(Displayed):
     """The files whose digest this verification recorded."""
     damages: tuple[Damage, ...]
     unverified: tuple[Unverified, ...]
+    has_record: bool = True
+    """Whether the verification itself is recorded; read-only storage gets no record."""
 
     @property
     def verdict(self) -> Verdict:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from retention.core.units import DAY
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.sidecar import JsonCodec, Sidecar
-from retention.stores.sidecar.last_verification import keep_last_verification
+from retention.stores.sidecar.last_verification import keep_last_verification, last_verification
 from retention.verify.data_files import VerifiedFile
 from retention.verify.finding import Damage, Unverified, Verification
 
@@ -19,15 +19,21 @@ LONGEST_PAUSE_NS = 7 * DAY
 """The time after which an interrupted verification begins anew: what it read says too little about the present."""
 
 
-def keep_last(home: str, result: Verification) -> None:
+def keep_last(home: str, result: Verification) -> Verification:
     """Record a finished verification, and delete its progress; read-only storage gets no record.
+
+    Returns:
+        The result, with whether it has a record.
 
     Raises:
         StorageError: the storage failed.
     """
+    has_record = False
     with files.if_writable():
         keep_last_verification(home, result.summary())
+        has_record = True
         VerificationProgress(home).delete()
+    return replace(result, has_record=has_record)
 
 
 @dataclass(frozen=True)
@@ -44,16 +50,19 @@ class VerificationProgress:
 
     def __init__(self, home: str) -> None:
         """Name the directory of a stream, or of a table's records."""
+        self._home = home
         self._directory = files.join(home, "_retention", "verifying")
 
     def begin(self, scope: Scope, now_ns: int) -> tuple[int, dict[str, VerifiedFile]]:
-        """Go on with an interrupted verification of the same scope, or begin anew.
+        """Go on with an interrupted verification of the same scope, or begin anew, as after one that was recorded.
 
         Returns:
             The start of the verification, and the results so far, by the key of each file (`key_of`).
         """
         head = self._head().load(asdict(scope))
-        if head is not None and 0 <= now_ns - head < LONGEST_PAUSE_NS:
+        last = last_verification(self._home)
+        is_over = last is not None and last.started_ns == head
+        if head is not None and not is_over and 0 <= now_ns - head < LONGEST_PAUSE_NS:
             return head, dict(self._results(head))
         with files.if_writable():
             self.delete()

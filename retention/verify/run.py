@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,7 @@ from retention.errors import (
 )
 from retention.stores.layout import identities
 from retention.stores.table_format import Inspection
+from retention.verify.archives import ARCHIVE_CHECKS
 from retention.verify.checks import STREAM_CHECKS, StreamToVerify
 from retention.verify.data_files import FileToVerify, VerifiedFile, VerifyTask, verify_files
 from retention.verify.finding import (
@@ -141,8 +142,7 @@ def _inspect(opened: OpenedStream) -> Inspection | None:
 
 
 def _kept(opened: OpenedStream, result: Verification) -> Verification:
-    keep_last(opened.root, result)
-    return result
+    return keep_last(opened.root, result)
 
 
 def _without_files(
@@ -193,6 +193,7 @@ def _files(
     for identity, location, length, modified_ms in identified:
         path, partition, _ = identity
         known = cached.get(path)
+        bounds = logged[path] if known is None else known
         yield (
             key_of(path, length, modified_ms),
             FileToVerify(
@@ -201,17 +202,18 @@ def _files(
                 {name: logged[path][name] for name in names},
                 known,
                 table.hidden.get(path),
-                NO_RANGES if known is None else _within(removed.get(partition), known),
+                _within(removed.get(partition, NO_RANGES), bounds),
             ),
         )
 
 
-def _within(ranges: np.ndarray | None, stats: dict[str, int]) -> np.ndarray:
-    """The ranges that meet the sequences of a file."""
-    if ranges is None:
-        return NO_RANGES
-    first = np.searchsorted(ranges[:, 1], stats["min_seq"], side="left")
-    end = np.searchsorted(ranges[:, 0], stats["max_seq"], side="right")
+def _within(ranges: np.ndarray, bounds: Mapping[str, int | None]) -> np.ndarray:
+    """The ranges that meet the sequences of a file; all of them if its bounds are unknown."""
+    lowest, highest = bounds.get("min_seq"), bounds.get("max_seq")
+    if lowest is None or highest is None:
+        return ranges
+    first = np.searchsorted(ranges[:, 1], lowest, side="left")
+    end = np.searchsorted(ranges[:, 0], highest, side="right")
     return ranges[first:end].copy()
 
 
@@ -243,7 +245,7 @@ def _round(
 def _of_records(opened: OpenedStream, table: Inspection, sample: float | None) -> list[Damage]:
     """The damages of everything but the content of live files; looked for again if the table changed meanwhile."""
     for _ in range(_ATTEMPTS):
-        checks = [*STREAM_CHECKS, *UNDO_CHECKS]
+        checks = [*STREAM_CHECKS, *UNDO_CHECKS, *ARCHIVE_CHECKS]
         damages = list(damages_of(checks, StreamToVerify(opened, table, sample)))
         newer = _inspect(opened) if damages else None
         if newer is None or newer.version == table.version:

@@ -4,80 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
-from urllib.parse import unquote
-
-import pyarrow.compute as pc
 
 from retention.core.progress import with_progress
 from retention.core.wording import counted
-from retention.delta.snapshot import DeltaSnapshot
 from retention.delta.vectors import read_vector
 from retention.errors import DamagedError
-from retention.history.kinds import TableApplied, TableUndone
 from retention.inspect.chain import chain_of_table
 from retention.storage import files
 from retention.storage.checksum import parse_json
 from retention.storage.digesting import digest_of_file
 from retention.stores.pauses import PauseRecords
 from retention.tables.access import access_of
-from retention.tables.evidence import evidence_location, read_evidence
 from retention.tables.opened import OpenedTable
-from retention.tables.records import read_changes, read_digests
 from retention.verify.finding import (
     Check,
     Damage,
-    Unverified,
     Verification,
     damage_of_error,
     damages_of,
 )
 from retention.verify.record import keep_last
+from retention.verify.table import FROM_COPY, TableToVerify
+from retention.verify.table_records import RECORD_CHECKS, unverified_files
 
-FROM_COPY = "restore the file from a copy of the table"
-
-
-@dataclass(frozen=True)
-class TableToVerify:
-    """A table at one version, and our records of it."""
-
-    table: OpenedTable
-    snapshot: DeltaSnapshot
-
-    @cached_property
-    def adds(self) -> Mapping[str, Mapping[str, Any]]:
-        """Decoded path → the `add` action of each live file."""
-        every = self.snapshot.adds_of(range(self.snapshot.files.num_rows))
-        return {unquote(add["path"]): add for add in every}
-
-    @cached_property
-    def ours(self) -> Mapping[str, str]:
-        """Path of each live file that runs wrote → the digest that was taken then.
-
-        Raises:
-            DamagedError: a record of digests cannot be read.
-        """
-        return {path: sha for path, sha in read_digests(self.table).items() if path in self.adds}
-
-    @cached_property
-    def standing(self) -> list[TableApplied]:
-        """The passes that committed and are not undone, newest first.
-
-        Raises:
-            DamagedError: a record of the run history is damaged.
-        """
-        outcomes = list(self.table.history.outcomes())
-        undone = {
-            each.undoes for each in outcomes if isinstance(each, TableUndone) and each.may_count
-        }
-        passes = (each for each in outcomes if isinstance(each, TableApplied))
-        return [each for each in passes if each.is_done and each.run not in undone]
-
-    def location_of(self, path: str) -> str:
-        """The location of a file of the table."""
-        return files.join(self.table.location, path)
+_ATTEMPTS = 3
 
 
 def check_sizes(about: TableToVerify) -> Iterator[Damage]:
@@ -133,32 +84,19 @@ def check_contents(about: TableToVerify) -> Iterator[Damage]:
 
 
 def check_history(about: TableToVerify) -> Iterator[Damage]:
-    """The records of runs can be read, and none says more than the log."""
+    """The records of runs can be read, and none of this table says more than the log."""
     for record in about.standing:
-        version = record.version_after
-        if version is not None and version > about.snapshot.version:
+        version, intent = record.version_after, about.table.history.begun(record.run)
+        basis = None if intent is None else intent.basis
+        # Its owner may have created the table anew, with another id.
+        is_of_table = basis is not None and basis.table_id == about.snapshot.metadata["id"]
+        if is_of_table and version is not None and version > about.snapshot.version:
             yield Damage(
                 "history",
                 about.table.history.done_location(record.run),
                 f"the record says that the run committed version {version}, and the log ends at "
                 f"{about.snapshot.version}",
                 "restore the newer log from a copy of the table",
-            )
-
-
-def check_evidence(about: TableToVerify) -> Iterator[Damage]:
-    """The evidence of a pass has as many rows as the pass removed."""
-    for record in about.standing:
-        evidence = read_evidence(about.table, record.run)
-        if evidence is None:
-            continue
-        rows = pc.sum(evidence.rows["rows"], min_count=0).as_py()
-        if rows != record.removed_rows:
-            yield Damage(
-                "evidence",
-                evidence_location(about.table, record.run),
-                f"the run removed {counted(record.removed_rows, 'row')}, and the evidence has {rows:,}",
-                "restore it from a copy of the warehouse",
             )
 
 
@@ -181,7 +119,7 @@ TABLE_CHECKS: list[tuple[str, Check[TableToVerify]]] = [
     ("vector", check_vectors),
     ("content", check_contents),
     ("history", check_history),
-    ("evidence", check_evidence),
+    *RECORD_CHECKS,
     ("chain", check_chain),
     ("pauses", check_pauses),
 ]
@@ -199,16 +137,24 @@ def verify_table(table: OpenedTable) -> Verification:
     """
     started_ns = table.clock()
     try:
-        snapshot = access_of(table).read(table)
+        about, damages = _verified(table)
     except DamagedError as error:
         return _kept(table, started_ns, None, [damage_of_error("log", table.location, error)])
-    about = TableToVerify(table, snapshot)
-    damages = list(damages_of(TABLE_CHECKS, about))
-    if damages and access_of(table).read(table).version != snapshot.version:
-        # Another program's commit came in between.
-        about = TableToVerify(table, access_of(table).read(table))
-        damages = list(damages_of(TABLE_CHECKS, about))
     return _kept(table, started_ns, about, damages)
+
+
+def _verified(table: OpenedTable) -> tuple[TableToVerify, list[Damage]]:
+    """The table at one version with its damages, looked for again if another program committed meanwhile."""
+    newest = access_of(table).read(table)
+    for _ in range(_ATTEMPTS):
+        about = TableToVerify(table, newest)
+        damages = list(damages_of(TABLE_CHECKS, about))
+        if not damages:
+            break
+        newest = access_of(table).read(table)
+        if newest.version == about.snapshot.version:
+            break
+    return about, damages
 
 
 def _kept(
@@ -232,26 +178,6 @@ def _kept(
         0,
         0,
         tuple(dict.fromkeys(damages)),
-        () if about is None else _returned(about),
+        () if about is None else tuple(unverified_files(about)),
     )
-    keep_last(table.home, result)
-    return result
-
-
-def _returned(about: TableToVerify) -> tuple[Unverified, ...]:
-    """Live files that a pass took out of the table: another program's restore put them back."""
-    returned: list[Unverified] = []
-    # Reclaim deletes the record of changes with the files; a damaged history is a damage of its own.
-    with suppress(DamagedError):
-        for record in about.standing:
-            with suppress(DamagedError):
-                returned += _returned_of(about, record.run)
-    return tuple(returned)
-
-
-def _returned_of(about: TableToVerify, run: str) -> Iterator[Unverified]:
-    for change in read_changes(about.table, run):
-        path = unquote(change.before["path"])
-        if change.is_whole_or_copied and path in about.adds:
-            reason = f"run {run} took it out of the table, and another program put it back"
-            yield Unverified(about.location_of(path), reason)
+    return keep_last(table.home, result)

@@ -25,7 +25,10 @@ def verdict_clause(result: Verification) -> str:
     """The verdict of a verification in one clause."""
     if result.version < 0 and not result.damages:
         return "nothing was written yet"
-    return f"{result.verdict}: {'; '.join([*_sums(result), _read(result)])}"
+    unrecorded = (
+        [] if result.has_record else ["this is not recorded, because the storage is read-only"]
+    )
+    return f"{result.verdict}: {'; '.join([*_sums(result), _read(result), *unrecorded])}"
 
 
 def _sums(result: Verification) -> Iterator[str]:

@@ -36,7 +36,9 @@ class Kind:
 
 
 KINDS = (
-    Kind("archive", r"^archive/", frozenset(), "restore compares"),
+    Kind("manifest of the archive", r"^archive/.*/manifests/", BOTH),
+    Kind("copy in the archive", r"^archive/.*/messages/", frozenset({DELETED}), "restore compares digests"),
+    Kind("label of the archive", r"^archive/", frozenset(), "only for people"),
     Kind("live data file", r"LIVE", BOTH),
     Kind("vector of a removed file", r"^vector of", frozenset(), "its checksum shows it when an undo reads it"),
     Kind("vector in use", r"\.bin$", BOTH),

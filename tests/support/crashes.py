@@ -39,6 +39,7 @@ from retention.core.table_updates import (
     set_next_seqs,
     set_open_bases,
 )
+from retention.core.vector_paths import data_path
 from retention.datafile.parquet import stats_table, write_messages
 from retention.datafile.segment_writer import Staged, Staging, stage_rows, with_sequences
 from retention.dialects.jetstream import JetStream
@@ -60,7 +61,7 @@ from retention.ports import Swap
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.requests import Drop, Purge
 from retention.schemas.files import KEPT_IDS, LOGGED_FILES
-from retention.storage import crash_points
+from retention.storage import crash_points, files
 from retention.storage.crash_points import Step
 from retention.stores.archive_manifest import read_manifests
 from retention.stores.claims import Claims
@@ -71,8 +72,10 @@ from retention.stores.layout import Layout
 from retention.stores.offset_table import OffsetTable
 from retention.stores.parquet import listing
 from retention.stores.parquet.log import LIST_EVERY, CommitEntry, ParquetLog
+from retention.stores.sidecar.last_verification import last_verification
 from retention.stores.sidecar.stats_cache import MERGE_ABOVE, StatisticsCache
 from retention.stores.sidecar.versioned_document import KEPT
+from retention.verify import run as verification
 from tests.support.crew import serve
 from tests.support.laying import SECOND, START, File, Laid, even_segments, lay, warehouse_with
 from tests.support.list_reader import reading
@@ -650,6 +653,36 @@ def repair_lost_commit(folder: Path) -> None:
     opened_at(folder).stream("ORDERS").repair_lost_commits().apply()
 
 
+def verifiable(folder: Path, format_: str) -> None:
+    """A file without a digest, and a removed file that is damaged."""
+    applied(folder, format_)
+    opened = opened_at(folder).stream("ORDERS").opened
+    snapshot = opened.store.snapshot()
+    live = {data_path(path) for path in snapshot.files["path"].to_pylist()}
+    described = opened.store.inventory(snapshot).files
+    files.delete([opened.store.data_files(described)[0].digest_location])
+    removed = [
+        file
+        for below in ("messages", "_retention/trash")
+        for file in sorted((Path(opened.root) / below).rglob("partition=*/**/*.parquet"))
+        if file.relative_to(Path(opened.root) / below).as_posix() not in live
+    ]
+    removed[0].write_bytes(bytes(removed[0].stat().st_size))
+
+
+def verify(folder: Path) -> None:
+    """Verify one file a round, and record the digest that is missing."""
+    verification.TASK_FILES = verification.ROUND_TASKS = 1
+    opened_at(folder).stream("ORDERS").verify(record=True)
+
+
+def verified(root: str) -> dict[str, Any]:
+    """The record of the last verification without its times, and whether it left progress."""
+    last = last_verification(root)
+    found = {} if last is None else vars(replace(last, started_ns=0, ended_ns=0))
+    return {**found, "progress": files.names(f"{root}/_retention/verifying")}
+
+
 SCENARIOS = {
     "publish": Scenario(written, publish),
     "roll-up": Scenario(rollable, roll_up),
@@ -698,6 +731,7 @@ SCENARIOS["undo-drop"] = Scenario(with_dropped, undo_drop)
 SCENARIOS["update-topic"] = Scenario(with_updated_topic, apply, TOPIC)
 SCENARIOS["apply-topic"] = Scenario(with_topic, apply, TOPIC)
 SCENARIOS["repair-lost-commit"] = Scenario(with_lost_commit, repair_lost_commit)
+SCENARIOS["verify"] = Scenario(verifiable, verify)
 SCENARIOS["ingest"] = Scenario(with_source, take_source)
 if TWICE:
     SCENARIOS["source"] = Scenario(sourcing, carry)
@@ -761,6 +795,8 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
     if scenario.act is apply:
         apply(folder)
         found["again"] = next(iter(history.outcomes())).removed_messages
+    if scenario.act is verify:
+        found["verified"] = verified(opened.root)
     if scenario.prepare in (due, applied, rollable):
         found["retried"] = retried(folder, scenario.stream)
     return found

@@ -20,6 +20,7 @@ from retention.errors import RefusedError, UsageError
 from retention.history.kinds import TableApplied, TableUndone
 from retention.storage import crash_points
 from retention.stores.holds import Hold, new_id
+from retention.stores.sidecar.last_verification import last_verification
 from retention.tables.apply import apply_now, apply_plan
 from retention.tables.committing import committing_runs
 from retention.tables.holds import TableHoldRecords, hold_of_rows, place_hold
@@ -29,6 +30,7 @@ from retention.tables.planning import plan_table
 from retention.tables.reclaim import plan_table_reclaim, reclaim_table
 from retention.tables.recorded import maintained
 from retention.tables.undo import undo_run
+from retention.verify.tables import verify_table
 from tests.retention.tables import directories
 from tests.retention.tables.directories import TEN_DAYS, Directory
 from tests.retention.tables.tables import NOW, Events, Removals, at, events
@@ -214,6 +216,18 @@ def undone(folder: Path) -> dict[str, Any]:
     return {"answers": answers, "rows_undone": table.state()["rows"]}
 
 
+def verify(folder: Path) -> None:
+    """Verify the table."""
+    verify_table(_at(folder).opened)
+
+
+def outcome_of_verify(folder: Path) -> dict[str, Any]:
+    """The outcome of a verification that must not depend on a kill."""
+    last = last_verification(_at(folder).opened.home)
+    assert last is not None
+    return {**outcome(folder), **vars(replace(last, started_ns=0, ended_ns=0))}
+
+
 def _undo(opened: OpenedTable, run: str) -> str:
     try:
         undo_run(opened, run)
@@ -236,6 +250,7 @@ ACTS = {
     "undo": Act(prepare_undo, undo),
     "hold": Act(prepare_apply, hold, outcome_of_hold),
     "reclaim": Act(prepare_reclaim, reclaim, outcome_of_reclaim),
+    "verify": Act(prepare_undo, verify, outcome_of_verify),
 }
 
 

@@ -114,7 +114,7 @@ def spent_copies(opened: OpenedStream, holds: LegalHolds, now_ns: int) -> list[S
 
 def delete_copies(spent: SpentCopies, now_ns: int) -> None:
     """Record what is about to be deleted, then delete it; a kill leaves the rest to the next reclaim."""
-    before = _forgotten(spent.directory)
+    before = forgotten(spent.directory)
     manifests = spent.manifests
     record: JsonObject = {
         "manifests": before.get("manifests", 0) + len(manifests),
@@ -144,7 +144,7 @@ def _spent_in(directory: str, terms: _Terms) -> SpentCopies:
     spent = _oldest(manifests, due)
     gone = {manifest.location for manifest in spent}
     named = _paths(manifest for manifest in manifests if manifest.location not in gone)
-    left = set(_forgotten(directory).get(_DELETING, ()))
+    left = set(forgotten(directory).get(_DELETING, ()))
     return SpentCopies(directory, tuple(spent), tuple(sorted((_paths(spent) | left) - named)))
 
 
@@ -176,7 +176,7 @@ def _place(warehouse: str) -> Place:
     return Place(warehouse.rstrip("/") if is_remote else os.path.realpath(warehouse), None, "")
 
 
-def _forgotten(directory: str) -> JsonObject:
+def forgotten(directory: str) -> JsonObject:
     """The record of earlier deletions in a table's archive; empty: there is none."""
     location = files.join(directory, _FORGOTTEN)
     content = files.read_bytes(location)

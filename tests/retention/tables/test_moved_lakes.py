@@ -108,10 +108,14 @@ def test_runs_of_a_lake_that_was_moved_are_undone_and_reclaimed(tmp_path: Path) 
 def test_a_record_that_cannot_be_read_for_a_moment_leaves_the_run_unfinished(
     killed: Directory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(location: str) -> object:
-        raise StorageError(f"{location}: no answer")
+    reading = files.read_bytes
 
-    monkeypatch.setattr(files, "reading", fail)
+    def fail(location: str) -> bytes | None:
+        if "/changes/" in location:
+            raise StorageError(f"{location}: no answer")
+        return reading(location)
+
+    monkeypatch.setattr(files, "read_bytes", fail)
     with pytest.raises(StorageError):
         settle_interrupted(killed.opened)
     monkeypatch.undo()

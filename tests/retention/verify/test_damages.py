@@ -308,3 +308,45 @@ def test_a_file_without_a_digest_is_unverified_until_one_is_recorded(planted: Pl
     flip(planted.data[0], middle)
     stream = planted.warehouse.stream("ORDERS")
     assert (stream.verify(record=True).recorded, stream.verify().verdict) == (1, "ok")
+
+
+def test_a_removed_file_without_a_digest_is_decoded(planted: Planted) -> None:
+    live = set(planted.data)
+    places = [*(planted.root / "messages").rglob("*.parquet")]
+    places += (planted.root / "_retention/trash").rglob("*.parquet")
+    removed = next(
+        place for place in places if place not in live and "_delta_log" not in place.parts
+    )
+    below = "_retention/trash" if "trash" in removed.parts else "messages"
+    record = planted.root / "_retention/subjects" / removed.relative_to(planted.root / below)
+    record.unlink()
+    assert planted.verify().verdict == "ok"
+    content = removed.read_bytes()
+    for changed in (content[:-1], bytes(len(content))):
+        removed.write_bytes(changed)
+        assert [each.check for each in planted.verify().damages] == ["undo"]
+    removed.unlink()
+    assert planted.verify().verdict == "ok", "reclaim deletes removed files"
+
+
+def test_damages_of_an_archive_are_found(tmp_path: Path) -> None:
+    configured(tmp_path, {**ORDERS, "archive": "archive"}, format="delta")
+    planted = Planted(tmp_path, "delta")
+    stream = planted.warehouse.new_stream("ORDERS")
+    stream.publish(lines(150))
+    stream.plan().apply()
+    stream.publish(lines(60))
+    stream.plan().apply()
+    assert planted.verify().verdict == "ok"
+    manifests = sorted((tmp_path / "archive").rglob("manifests/*.json"))
+    copies = sorted((tmp_path / "archive").rglob("messages/**/*.parquet"))
+    assert (len(manifests), len(copies) > 1) == (2, True)
+    for place in (*manifests, *copies[:2]):
+        content = place.read_bytes()
+        for changed in (None, b"", content[:-1]):
+            place.unlink() if changed is None else place.write_bytes(changed)
+            found = planted.verify().damages
+            assert {each.check for each in found} == {"archive"}, (place, changed)
+            place.write_bytes(content)
+    configured(tmp_path, {**ORDERS, "archive": "elsewhere"}, format="delta")
+    assert planted.verify().verdict == "ok", "the archive lay in another place then"

@@ -56,11 +56,11 @@ def test_an_old_interruption_counts_for_nothing(
     stream = opened(tmp_path, SMALL, engine="local").new_stream("ORDERS")
     stream.publish(lines(50))
     with monkeypatch.context() as patched:
-        patched.setattr(run, "keep_last", lambda *_: None)
+        patched.setattr(run, "keep_last", lambda _, result: result)
         assert stream.verify().resumed_files == 0
     assert opened(tmp_path, SMALL, engine="local").stream("ORDERS").verify().resumed_files > 1
     with monkeypatch.context() as patched:
-        patched.setattr(run, "keep_last", lambda *_: None)
+        patched.setattr(run, "keep_last", lambda _, result: result)
         stream.verify()
     later = opened(tmp_path, SMALL, engine="local", now_ns=NOW + 8 * DAY)
     assert later.stream("ORDERS").verify().resumed_files == 0
