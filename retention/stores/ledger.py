@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from retention.core.subjects import path_name
+from retention.delta.entry_put import put_if_absent
 from retention.errors import RefusedError
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
+from retention.storage.errors import storage_error
 from retention.stores.holds import DIRECTORY, ENDED, PLACED, RANGES, Hold, HoldRecords
 
 _MARK = "ledger.json"
@@ -31,12 +33,17 @@ def check_ledger(ledger: str, warehouse: str) -> None:
     of_ledger, of_warehouse = files.read_bytes(there), files.read_bytes(here)
     if of_ledger is None and of_warehouse is None:
         files.make_directory(ledger)
-        files.create_if_absent(there, f'{{"ledger": "{uuid.uuid4().hex}"}}\n'.encode())
+        name = uuid.uuid4().hex
+        try:
+            put_if_absent(there, f'{{"ledger": "{name}"}}\n'.encode(), name)
+        except FileNotFoundError as error:
+            # There is no such bucket.
+            raise storage_error(there, error) from error
         reached(Step.LEDGER_BEGUN)
         of_ledger = files.read_bytes(there)
     if of_warehouse is None and of_ledger is not None:
         files.make_directory(files.join(warehouse, "_retention"))
-        files.create_if_absent(here, of_ledger)
+        put_if_absent(here, of_ledger, of_ledger.decode(errors="replace"))
         reached(Step.LEDGER_NOTED)
     refuse_other_ledger(ledger, warehouse)
 
