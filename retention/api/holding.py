@@ -11,7 +11,7 @@ import numpy as np
 
 from retention.api.selection import StreamSelection
 from retention.context.context import OpenedStream
-from retention.context.holds import end_hold, holds_of, place_hold
+from retention.context.holds import end_hold, holds_of, place_hold, restore_holds
 from retention.core.arguments import checked_class
 from retention.core.seq_ranges import merged_ranges
 from retention.core.subjects import is_valid_filter
@@ -130,6 +130,10 @@ class Holding(StreamSelection):
         because = _text(reason, "reason")
         for name in self._held_names(None):
             records = self._records(name)
+            if isinstance(records, TableHoldRecords):
+                records.restore()
+            else:
+                restore_holds(self._known(name))
             if not records.has(hold_id):
                 continue
             hold = next(hold for hold in records.all() if hold.id == hold_id)

@@ -182,6 +182,7 @@ class Warehouse(
             format=config.format,
             holds=config.holds,
             file=str(self.config.file or ""),
+            ledger=self.config.ledger,
         )
         return Table(opened, config, self.engine)
 
@@ -332,8 +333,7 @@ class Warehouse(
         listed = self.config.stream(name)
         config = listed or self._unlisted(name, root)
         store = open_store(root, name, store_settings(config), self.clock)
-        if not _is_dropped_topic(config, store):
-            config = settled(root, config)
+        config = config if _is_dropped_topic(config, store) else settled(root, config)
         return OpenedStream(
             name,
             config,
@@ -345,6 +345,7 @@ class Warehouse(
             self._wait_s,
             self.config.owner,
             listed is not None,
+            self.config.ledger,
         )
 
     def _may_hold_table(self, name: str) -> bool:

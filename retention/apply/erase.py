@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from retention.apply.erasure_run import erasures_of, finish_erasure, report_of, with_files
+from retention.apply.erasure_run import begin_erasure, erasures_of, finish_erasure, report_of
 from retention.apply.erasure_survey import ErasureSurvey, survey_erasure
 from retention.apply.recover import settle_interrupted
+from retention.apply.replay import missing_erasures
 from retention.context.context import OpenedStream, has_table
 from retention.context.maintenance import removing
 from retention.context.position import locate
@@ -14,8 +15,6 @@ from retention.core.json_object import JsonObject
 from retention.core.labels import on_stream
 from retention.engines.select import Engines
 from retention.erasure.keyed_hash import keyed_hash_of
-from retention.erasure.needle_file import NeedleFile, new_key, write_needles
-from retention.erasure.needles import needles_of_rows
 from retention.erasure.record import ErasureRecord, new_id
 from retention.erasure.report import ErasureReport
 from retention.errors import UsageError
@@ -120,9 +119,12 @@ def resume_erasures(opened: OpenedStream, engines: Engines) -> list[ErasureRepor
         RefusedError, BusyError, VerificationError, DamagedError: as `erase_now`.
     """
     with removing(opened):
-        begun = list(erasures_of(opened).unfinished())
+        begun = [
+            *(record.id for record in erasures_of(opened).unfinished()),
+            *missing_erasures(opened),
+        ]
         settle_interrupted(opened, history_of(opened.warehouse, opened.name))
-        now = (erasures_of(opened).read(record.id) for record in begun)
+        now = (erasures_of(opened).read(erasure) for erasure in begun)
         return [
             report_of(opened, each) if each.is_done else finish_erasure(opened, each, engines)
             for each in now
@@ -143,7 +145,7 @@ def _repeated(opened: OpenedStream, messages: ErasedMessages) -> list[ErasureRec
 
 def _begun(opened: OpenedStream, wanted: ErasureRequest, engines: Engines) -> ErasureRecord:
     """The record of a new erasure, with its request and needles; or that of one that left nothing to do."""
-    erasures, now_ns = erasures_of(opened), opened.clock()
+    now_ns = opened.clock()
     erasure, keyed = new_id(now_ns), keyed_hash_of(opened.warehouse)
     below = locate(opened).next_seq if opened.store.exists() else NEVER
     messages = ErasedMessages(wanted.messages.subjects, wanted.messages.seqs, below)
@@ -152,14 +154,6 @@ def _begun(opened: OpenedStream, wanted: ErasureRequest, engines: Engines) -> Er
     if repeated and _plan_of(survey).is_empty:
         return repeated[-1]
     survey.refuse_missing()
-    key = new_key()
-    erasures.delete_unrecorded()
-    content = NeedleFile(
-        {"subjects": list(messages.subjects), "seqs": list(messages.seqs)},
-        wanted.reason,
-        needles_of_rows(survey.rows()),
-    )
-    write_needles(erasures.needles(erasure), key, content)
     record = ErasureRecord(
         id=erasure,
         at_ns=now_ns,
@@ -171,11 +165,10 @@ def _begun(opened: OpenedStream, wanted: ErasureRequest, engines: Engines) -> Er
         reason=keyed.of(wanted.reason),
         named_subjects=len(messages.subjects),
         named_seqs=len(messages.seqs),
-        key=key.hex(),
+        key=None,
     )
-    record = with_files(record, survey)
-    erasures.write(record)
-    return record
+    named: JsonObject = {"subjects": list(messages.subjects), "seqs": list(messages.seqs)}
+    return begin_erasure(opened, survey, record, named, wanted.reason)
 
 
 def _hash_of(opened: OpenedStream, messages: ErasedMessages) -> str:

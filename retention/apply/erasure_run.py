@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 from retention.apply.erasure_survey import ErasureSurvey, refuse_held_rows, survey_erasure
 from retention.apply.execute import ExecutionTerms, carry_out
 from retention.context.context import OpenedStream, has_table
+from retention.context.holds import holds_ledger
+from retention.core.json_object import JsonObject
 from retention.core.labels import labelled
 from retention.core.progress import with_progress
 from retention.core.subjects import path_name
@@ -19,8 +21,15 @@ from retention.datafile.parquet import read_columns
 from retention.engines.select import Engines
 from retention.erasure.copies import companions_of, dead_copies, orphaned_digests, unused_vectors
 from retention.erasure.keyed_hash import keyed_hash_of
-from retention.erasure.needle_file import NeedleFile, destroy_needles, read_needles
-from retention.erasure.needles import Needles
+from retention.erasure.ledger import ErasureLedger
+from retention.erasure.needle_file import (
+    NeedleFile,
+    destroy_needles,
+    new_key,
+    read_needles,
+    write_needles,
+)
+from retention.erasure.needles import Needles, needles_of_rows
 from retention.erasure.own_records import ErasedNames, conceal_holds, erase_arguments
 from retention.erasure.record import DeletedFile, ErasureRecord, Erasures, Trace
 from retention.erasure.report import ErasureReport
@@ -35,6 +44,7 @@ from retention.stores.consumer_table import ConsumerTable
 from retention.stores.holds import HoldRecords
 from retention.stores.kept_ids import IdDigests, RemovedIds, UnstoredIds
 from retention.stores.lease import lease
+from retention.stores.ledger import ledger_home
 
 ATTEMPTS = 20
 APPENDS_WAIT_S = 60.0
@@ -47,9 +57,43 @@ def erasures_of(opened: OpenedStream) -> Erasures:
     return Erasures(opened.root, opened.name)
 
 
+def ledger_of(opened: OpenedStream) -> ErasureLedger | None:
+    """The erasures of a stream in the ledger; None: there is no ledger."""
+    if opened.ledger is None:
+        return None
+    return ErasureLedger(ledger_home(opened.ledger, "streams", opened.name), opened.name)
+
+
+def begin_erasure(
+    opened: OpenedStream,
+    survey: ErasureSurvey,
+    record: ErasureRecord,
+    request: JsonObject,
+    reason: str,
+) -> ErasureRecord:
+    """Write the encrypted needles of an erasure, then its record, and return it.
+
+    Args:
+        opened: the stream.
+        survey: the survey of the erasure.
+        record: its record, without a key and files.
+        request: the messages that it names, as `NeedleFile.request`.
+        reason: in clear.
+    """
+    erasures, key = erasures_of(opened), new_key()
+    erasures.delete_unrecorded()
+    content = NeedleFile(request, reason, needles_of_rows(survey.rows()))
+    write_needles(erasures.needles(record.id), key, content)
+    record = with_files(record.updated(key=key.hex()), survey)
+    erasures.write(record)
+    return record
+
+
 def finish_erasures(opened: OpenedStream) -> None:
     """Go on with unfinished erasures, under the maintenance lease; what prevents one is logged, and it stays so."""
     for record in erasures_of(opened).unfinished():
+        if record.replayed:
+            continue
         try:
             with Engines() as engines:
                 finish_erasure(opened, record, engines)
@@ -71,7 +115,12 @@ def finish_erasure(opened: OpenedStream, record: ErasureRecord, engines: Engines
     with labelled(step=f"erasure {record.id}"):
         content = read_needles(erasures.needles(record.id), _key(record))
         named = content.request
-        messages = ErasedMessages(tuple(named["subjects"]), tuple(named["seqs"]), record.below)
+        messages = ErasedMessages(
+            tuple(named["subjects"]),
+            tuple(named["seqs"]),
+            record.below,
+            tuple(named.get("times", ())),
+        )
         request = Erase(record.id, messages)
         if has_table(opened):
             record = _removed(opened, request, record, engines)
@@ -127,6 +176,7 @@ def _removed(
         known, record = record, with_files(record, survey)
         if record != known:
             erasures_of(opened).write(record)
+        _note_in_ledger(opened, record, survey)
         _forget_ids(survey)
         is_recorded = report_of(opened, record).run is not None
         if survey.planned.plan.is_empty and is_recorded:
@@ -142,6 +192,12 @@ def _removed(
         f"{opened.name}: the table changed {ATTEMPTS} times between the plan of erasure {record.id} and its commit; "
         "nothing was removed; run again"
     )
+
+
+def _note_in_ledger(opened: OpenedStream, record: ErasureRecord, survey: ErasureSurvey) -> None:
+    ledger = ledger_of(opened)
+    if ledger is not None and not ledger.has(record.id):
+        ledger.write(record, survey.narrow_rows())
 
 
 def _forget_ids(survey: ErasureSurvey) -> None:
@@ -187,6 +243,8 @@ def _proved(
     erase_arguments(history_of(opened.warehouse, opened.name), names)
     keyed = keyed_hash_of(opened.warehouse)
     conceal_holds(HoldRecords(opened.root, opened.name), names, keyed)
+    if (ledger := holds_ledger(opened)) is not None:
+        conceal_holds(ledger.copies, names, keyed)
     generation = opened.store.lifetime().generation
     ConsumerTable(opened.root, generation).forget(names.are_in)
     erasures = erasures_of(opened)

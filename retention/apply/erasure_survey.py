@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from retention.apply.deletion_vectors import resolving_vectors
 from retention.apply.undo_records import kept_runs, read_record
 from retention.context.context import OpenedStream
+from retention.context.holds import holds_of
 from retention.core.seq_ranges import in_ranges, ranges_in
 from retention.core.spoken_commands import command
 from retention.core.vector_paths import data_path
@@ -28,9 +29,9 @@ from retention.planners.requests import plan_removal
 from retention.ports import Snapshot
 from retention.rules.erase import Erase
 from retention.schemas.plan import PLANNED_FILES
-from retention.stores.holds import Hold, HoldRecords
+from retention.stores.holds import Hold
 
-_WITH_IDS = ("seq", "subject", "msg_id")
+_WITH_IDS = ("seq", "subject", "ts_ns", "msg_id")
 _WITH_TIMES = ("seq", "subject", "ts_ns")
 _IN_MESSAGES = "partition="
 
@@ -58,6 +59,11 @@ class ErasureSurvey:
         """The erased messages, in all files, in batches."""
         for location in self.locations:
             yield from erased_rows(location, self.request.messages)
+
+    def narrow_rows(self) -> Iterator[pa.Table]:
+        """The sequences, subjects and times of the erased messages, in all files, in batches."""
+        for location in self.locations:
+            yield from erased_rows(location, self.request.messages, _WITH_TIMES)
 
     @cached_property
     def ids(self) -> pa.Table:
@@ -108,7 +114,7 @@ def survey_erasure(opened: OpenedStream, request: Erase, engines: Engines) -> Er
         DamagedError: a required file or record cannot be read.
     """
     planned = resolving_vectors(opened, partial(plan_removal, opened, request, engines), engines)
-    holds = HoldRecords(opened.root, opened.name).in_effect()
+    holds = holds_of(opened)
     kept = planned.plan.kept_by_holds or {}
     _refuse_held(opened, holds, (hold for hold, messages in kept.items() if messages))
     live: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from retention.apply.erasure_run import finish_erasures
+from retention.apply.replay import replay_erasures
 from retention.apply.undo_records import is_in_force
 from retention.context.context import OpenedStream, has_table
 from retention.core.run_names import parse_run_name
@@ -18,7 +19,8 @@ def settle_interrupted(opened: OpenedStream, history: History) -> None:
     """Give every interrupted run its outcome, under the maintenance lease; no live file of the table is touched.
 
     Raises:
-        RefusedError: a newer release made a run of an unknown kind.
+        RefusedError: a newer release made a run of an unknown kind; or as `replay.replay_erasures`.
+        DamagedError, StorageError: as `replay.replay_erasures`.
     """
     for intent in history.interrupted():
         begun = intent if intent.names_initiator else intent.updated(who=None)
@@ -27,6 +29,7 @@ def settle_interrupted(opened: OpenedStream, history: History) -> None:
             continue
         outcome = _outcome(opened, begun)
         history.finish(outcome)
+    replay_erasures(opened)
     finish_erasures(opened)
 
 

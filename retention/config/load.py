@@ -19,7 +19,7 @@ from retention.config.bucket import (
 )
 from retention.config.checks.cross_stream import cross_stream_mistakes, name_mistakes
 from retention.config.checks.cross_table import location_mistakes
-from retention.config.checks.storage import storage_mistakes
+from retention.config.checks.storage import ledger_mistakes, storage_mistakes
 from retention.config.document import (
     ConfigDocument,
     Mistake,
@@ -88,6 +88,7 @@ class ConfigFile(ConfigMapping):
     )
     unlisted: UnlistedAction = "warn"
     signing_key: Location | None = None
+    ledger: Location | None = None
     groups: dict[str, Any] = Field(default={})
     streams: tuple[StreamConfig | StreamInfo, ...] = ()
     buckets: tuple[BucketConfig, ...] = ()
@@ -116,6 +117,8 @@ class Config:
     """The configured tables in place, with absolute locations."""
     signing_key: str | None = None
     """The location of the private key that signs exports, absolute; None: they are not signed."""
+    ledger: str | None = None
+    """The location of the ledger, absolute; None: there is none."""
 
     @classmethod
     def without_file(cls, warehouse: str) -> Config:
@@ -207,6 +210,7 @@ def load_config(path: str | Path, content: bytes | None = None) -> Config:
         ),
         tuple(tables.values()),
         head.signing_key and absolute_location(head.signing_key, beside),
+        head.ledger and absolute_location(head.ledger, beside),
     )
 
 
@@ -247,6 +251,8 @@ def _read_head(document: ConfigDocument, mistakes: list[Mistake]) -> ConfigFile 
     values.pop("groups", None)
     head, head_mistakes = read_model(ConfigFile, values, ())
     mistakes += head_mistakes
+    if head is not None:
+        mistakes += ledger_mistakes(head.ledger, head.warehouse, str(document.path))
     return head
 
 

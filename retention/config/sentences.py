@@ -129,6 +129,8 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "warehouse": "A directory, relative to this file, or s3://bucket/prefix.",
         "signing_key": "The file of a private key (Ed25519, PEM without a password) that signs files of history export;"
         " relative to this file.",
+        "ledger": "A directory or s3://bucket/prefix outside the warehouse that gets each legal hold and erasure as"
+        " well; after a restore from a backup they are applied again before anything is removed.",
         "defaults": "Settings for streams without their own; grace, history, engine, local_limit, guards and approve"
         " also for tables.",
         "server_defaults": "Iggy's server-wide settings, for topics without their own.",

@@ -36,6 +36,8 @@ class OpenedStream:
     """The configuration that opened it; None: no file defines how streams are kept."""
     is_listed: bool = True
     """Whether that configuration lists it; False: it keeps everything."""
+    ledger: str | None = None
+    """The location of the ledger; None: there is none."""
 
     @cached_property
     def dialect(self) -> Dialect:

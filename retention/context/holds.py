@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
 from retention.config.holds import StreamHold
-from retention.context.context import OpenedStream
+from retention.context.context import OpenedStream, has_table
 from retention.core.inventory import Counters
 from retention.core.spoken_commands import command
 from retention.core.table_requirements import AssertHoldEdits
 from retention.core.table_updates import SetHoldEdits
-from retention.errors import BusyError, DamagedError, RefusedError, StalePlanError
+from retention.errors import BusyError, DamagedError, RefusedError, StalePlanError, StorageError
 from retention.history.initiator import initiator
 from retention.ports import Swap
 from retention.rules.holds import NO_HOLDS, LegalHolds
@@ -29,13 +31,72 @@ from retention.stores.holds import (
     listed_holds,
 )
 from retention.stores.layout import note_holding
+from retention.stores.ledger import HoldsLedger, check_ledger, ledger_home
 
 ATTEMPTS = 20
+_log = logging.getLogger(__name__)
 
 
 def has_hold_records(opened: OpenedStream) -> bool:
-    """Whether a stream has records of legal holds, also of ones that ended, or its configuration has some."""
-    return bool(opened.config.written_holds) or HoldRecords(opened.root, opened.name).count() > 0
+    """Whether a stream has records of legal holds, also of ones that ended, or its configuration or ledger has some."""
+    has_records = HoldRecords(opened.root, opened.name).count() > 0
+    return bool(opened.config.written_holds) or has_records or bool(_only_in_ledger(opened))
+
+
+def holds_ledger(opened: OpenedStream) -> HoldsLedger | None:
+    """The legal holds of a stream in the ledger; None: there is no ledger."""
+    if opened.ledger is None:
+        return None
+    home = ledger_home(opened.ledger, "streams", opened.name)
+    return HoldsLedger(HoldRecords(home, opened.name), HoldRecords(opened.root, opened.name))
+
+
+def restore_holds(opened: OpenedStream) -> None:
+    """Place the legal holds that only the ledger has, as after a restore from a backup, and copy there those it lacks.
+
+    Raises:
+        RefusedError: the place is not the warehouse's ledger.
+        DamagedError, StorageError: a record cannot be read, or the ledger cannot be reached.
+        BusyError: as `place_hold`.
+    """
+    ledger = holds_ledger(opened)
+    if ledger is None or opened.ledger is None or not has_table(opened):
+        return
+    check_ledger(opened.ledger, opened.warehouse)
+    if ledger.missing():
+        note_holding(opened.layout, opened.config.format)
+    restored = ledger.complete()
+    if not restored:
+        return
+    _log.warning(
+        "%s: placed what only the ledger has of legal holds, as after a restore from a backup: %s",
+        opened.name,
+        ", ".join(restored),
+    )
+    if opened.store.exists():
+        count_holds(opened)
+
+
+def _only_in_ledger(opened: OpenedStream) -> list[Hold]:
+    """The legal holds that only the ledger has; if it cannot be reached, that is logged, and runs that remove fail."""
+    ledger = holds_ledger(opened)
+    try:
+        return [] if ledger is None else ledger.missing_holds()
+    except StorageError as error:
+        _log.warning(
+            "%s: legal holds and erasures that only the ledger has are unknown, and nothing is removed until it can be "
+            "read: %s",
+            opened.name,
+            error,
+        )
+        return []
+
+
+def _records_to_write(opened: OpenedStream) -> list[HoldRecords]:
+    """The records of the ledger, if there is one, then those of the warehouse."""
+    restore_holds(opened)
+    ledger, records = holds_ledger(opened), HoldRecords(opened.root, opened.name)
+    return [records] if ledger is None else [ledger.copies, records]
 
 
 def holds_of(opened: OpenedStream) -> tuple[Hold, ...]:
@@ -65,7 +126,8 @@ def _listed(opened: OpenedStream, recorded: Sequence[Hold]) -> tuple[Hold, ...]:
     ]
     is_asked = written or any(CONFIGURATION in (hold.initiator or {}) for hold in recorded)
     names = HoldRecords(opened.root, opened.name).names() if is_asked else set[str]()
-    return listed_holds(recorded, names, written, opened.clock())
+    pending = (replace(hold, line="pending") for hold in _only_in_ledger(opened))
+    return (*listed_holds(recorded, names, written, opened.clock()), *pending)
 
 
 def place_written(opened: OpenedStream) -> None:
@@ -113,7 +175,7 @@ def place_hold(opened: OpenedStream, hold: Hold) -> None:
     """Place a legal hold: after the return no commit removes a message that it covers, whenever it was planned.
 
     Raises:
-        RefusedError: the stream is dropped.
+        RefusedError: the stream is dropped; or as `restore_holds`.
         BusyError: other writers kept coming first; the legal hold is recorded, and runs that begin now respect it.
     """
     if opened.store.lifetime().dropped_ns is not None:
@@ -123,7 +185,8 @@ def place_hold(opened: OpenedStream, hold: Hold) -> None:
         )
     opened.store.create()
     note_holding(opened.layout, opened.config.format)
-    HoldRecords(opened.root, opened.name).place(hold)
+    for records in _records_to_write(opened):
+        records.place(hold)
     count_holds(opened)
 
 
@@ -132,7 +195,8 @@ def end_hold(
 ) -> HoldEnd:
     """Record the end of a legal hold, and count it."""
     end = HoldEnd(kind, opened.clock(), reason, initiator())
-    HoldRecords(opened.root, opened.name).end(hold, end)
+    for records in _records_to_write(opened):
+        records.end(hold, end)
     count_holds(opened)
     return end
 

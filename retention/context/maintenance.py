@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from retention.context.context import OpenedStream
-from retention.context.holds import expire_holds, place_written
+from retention.context.holds import expire_holds, place_written, restore_holds
 from retention.context.ownership import note_owner
 from retention.stores.lease import lease
 from retention.stores.pauses import refuse_paused
@@ -36,14 +36,15 @@ def maintaining(opened: OpenedStream, *, at_least_s: float = 0.0) -> Iterator[No
 def removing(opened: OpenedStream, *, at_least_s: float = 0.0) -> Iterator[None]:
     """Hold the maintenance lease, as `maintaining`, for a block that removes messages or deletes removed files.
 
-    Legal holds of the configuration are placed here, and those whose time is over end, on record.
+    Legal holds of the ledger and of the configuration are placed here, and those whose time is over end, on record.
 
     Raises:
-        RefusedError: as `maintaining`; or a person has paused removals.
+        RefusedError: as `maintaining` and `restore_holds`; or a person has paused removals.
         BusyError, DamagedError, StorageError: as `maintaining`, `stores.pauses.refuse_paused` and `expire_holds`.
     """
     with maintaining(opened, at_least_s=at_least_s):
         refuse_paused(opened.warehouse, opened.root, opened.name)
+        restore_holds(opened)
         place_written(opened)
         expire_holds(opened)
         yield

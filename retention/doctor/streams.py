@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from retention.apply.archive_place import other_place, place_phrase
 from retention.apply.orphans import orphans
+from retention.apply.replay import missing_records
 from retention.context.context import OpenedStream
 from retention.core.spoken_commands import command
 from retention.core.units import DAY, format_instant
 from retention.core.wording import counted
 from retention.doctor.finding import Finding, findings_of, ok, problem, warning
+from retention.doctor.ledger import check_ledger_of
 from retention.doctor.place import check_history_clock
 from retention.doctor.releases import check_releases
 from retention.doctor.runs import check_runs
@@ -40,6 +43,7 @@ def check_stream(opened: OpenedStream) -> Iterator[Finding]:
         ("writers", _writers),
         ("times", _times),
         ("runs", _runs),
+        ("ledger", _ledger),
         ("leftovers", _leftovers),
         ("leases", _leases),
         ("archive", _archive),
@@ -212,6 +216,10 @@ def _runs(opened: OpenedStream) -> Iterator[Finding]:
     clock = check_history_clock(history.last_as_of_ns(), opened.clock(), remedy, name)
     if clock is not None:
         yield clock
+
+
+def _ledger(opened: OpenedStream) -> Iterator[Finding]:
+    yield from check_ledger_of(opened.ledger, opened.warehouse, partial(missing_records, opened))
 
 
 def _leftovers(opened: OpenedStream) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from retention.delta.schema import arrow_type
 from retention.delta.snapshot import DeltaSnapshot
 from retention.delta.vectors import vector_location
 from retention.doctor.finding import Finding, findings_of, ok, problem, problem_of_error, warning
+from retention.doctor.ledger import check_ledger_of
 from retention.doctor.place import check_history_clock
 from retention.doctor.runs import check_runs
 from retention.history.kinds import TableRun
@@ -27,6 +28,7 @@ from retention.tables.access import access_of
 from retention.tables.bounds import leaf_of, times_of
 from retention.tables.dead_files import owners_kept_ns
 from retention.tables.directory.snapshot import DirectorySnapshot
+from retention.tables.holds import TableHoldRecords
 from retention.tables.opened import OpenedTable
 from retention.tables.rivals import refuse_rivals
 
@@ -47,6 +49,7 @@ def check_table(table: OpenedTable) -> Iterator[Finding]:
         ("writers", _writers),
         ("grace", _grace),
         ("runs", _runs),
+        ("ledger", _ledger),
         ("leftovers", _leftovers),
         ("leases", _leases),
     ]
@@ -125,6 +128,12 @@ def _runs(table: OpenedTable, snapshot: DeltaSnapshot) -> Iterator[Finding]:
     clock = check_history_clock(history.last_as_of_ns(), table.clock(), remedy)
     if clock is not None:
         yield clock
+
+
+def _ledger(table: OpenedTable, snapshot: DeltaSnapshot) -> Iterator[Finding]:
+    del snapshot
+    missing = TableHoldRecords(table).missing
+    yield from check_ledger_of(table.ledger, table.warehouse, missing)
 
 
 def _leftovers(table: OpenedTable, snapshot: DeltaSnapshot) -> Iterator[Finding]:

@@ -68,6 +68,8 @@ class ErasureRecord(JsonDocument):
     """The keyed hash of the reason."""
     named_subjects: Natural
     named_seqs: Natural
+    replayed: bool = False
+    """Whether the ledger had it and the warehouse did not, after a restore from a backup."""
     key: Key | None
     """The key of the file with the request and the needles; None: both are destroyed."""
     deleted: list[DeletedFile] = Field(default_factory=list)
@@ -105,7 +107,7 @@ class Erasures:
         Raises:
             DamagedError: a record cannot be read.
         """
-        return [self.read(erasure) for erasure in self._ids()]
+        return [self.read(erasure) for erasure in self.ids()]
 
     def unfinished(self) -> Iterator[ErasureRecord]:
         """The erasures with something left to do, oldest first.
@@ -151,7 +153,7 @@ class Erasures:
 
     def delete_unrecorded(self) -> None:
         """Delete the needles of erasures that were killed before their record was written."""
-        known = set(self._ids())
+        known = set(self.ids())
         files.delete(
             self._place(name)
             for name in files.names(self._directory)
@@ -159,17 +161,18 @@ class Erasures:
         )
         reached(Step.NEEDLES_TIDIED)
 
-    @property
-    def _directory(self) -> str:
-        return files.join(self.root, "_retention", "erasures")
-
-    def _ids(self) -> list[str]:
+    def ids(self) -> list[str]:
+        """The ids of all erasures, oldest first."""
         names = files.names(self._directory)
         return sorted(
             name.removesuffix(_RECORD)
             for name in names
             if name.endswith(_RECORD) and not name.endswith(_REPORT)
         )
+
+    @property
+    def _directory(self) -> str:
+        return files.join(self.root, "_retention", "erasures")
 
     def _place(self, name: str) -> str:
         return files.join(self._directory, name)

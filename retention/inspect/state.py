@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.apply.replay import missing_erasures
 from retention.config.topic import TopicConfig
 from retention.context.context import OpenedStream
 from retention.context.dropped import dropped_of
@@ -22,6 +23,7 @@ from retention.core.json_object import JsonObject
 from retention.datafile.segment_writer import PARTITION
 from retention.engines.select import Engines
 from retention.erasure.record import ErasureRecord, Erasures
+from retention.errors import StorageError
 from retention.inspect.lag import NO_LAG, Lag, consumers_lag, stream_lag, topic_lag
 from retention.inspect.latest import last_seqs, pick_latest
 from retention.inspect.topic_state import TopicState, topic_state_of
@@ -105,6 +107,8 @@ class State:
     """The legal holds in effect."""
     erasures: tuple[ErasureRecord, ...] = ()
     """The erasures with something left to do."""
+    missing_erasures: tuple[str, ...] = ()
+    """The erasures that only the ledger has, which the next run that removes replays."""
 
     def as_json(self) -> JsonObject:
         """The state as JSON values, with the keys of the command contract."""
@@ -117,7 +121,7 @@ class State:
             numbers["holds"] = [hold.as_json() for hold in self.holds]
         if self.ahead:
             numbers["ahead_of_clock"] = [stamped.as_json() for stamped in self.ahead]
-        for name in ("overdue", "dropped", "owner", "unlisted", "paused"):
+        for name in ("missing_erasures", "overdue", "dropped", "owner", "unlisted", "paused"):
             if not numbers[name]:
                 del numbers[name]
         if self.paused is not None:
@@ -140,7 +144,16 @@ def state_of(opened: OpenedStream, as_of_ns: int) -> State:
         paused=pause_of(opened.warehouse, opened.root, opened.name),
         holds=holds_of(opened),
         erasures=tuple(Erasures(opened.root, opened.name).unfinished()),
+        missing_erasures=_missing_erasures(opened),
     )
+
+
+def _missing_erasures(opened: OpenedStream) -> tuple[str, ...]:
+    """The erasures that only the ledger has; `holds_of` logs it if the ledger cannot be reached."""
+    try:
+        return tuple(missing_erasures(opened))
+    except StorageError:
+        return ()
 
 
 def _state_of(opened: OpenedStream, as_of_ns: int) -> State:

@@ -31,11 +31,19 @@ class ErasedMessages:
     """Ascending, each once."""
     below: int = NEVER
     """Only messages below it: those that come after the request are not part of it."""
+    times: tuple[int, ...] = ()
+    """The instant at which each sequence was stored, in their order, which may have one twice; empty: at any instant.
+
+    A table that is put back from a backup assigns sequences again, to other messages."""
 
     @cached_property
     def wanted(self) -> Array:
         """The sequences, as an array."""
         return np.array(self.seqs, dtype=np.int64)
+
+    @cached_property
+    def _identities(self) -> frozenset[tuple[int, int]]:
+        return frozenset(zip(self.seqs, self.times, strict=True))
 
     @cached_property
     def _literals(self) -> pa.Array:
@@ -53,9 +61,12 @@ class ErasedMessages:
         return np.asarray(mask)
 
     def takes(self, rows: pa.Table) -> Array:
-        """A mask of these rows: `seq` and `subject`."""
+        """A mask of these rows: `seq`, `subject`, and, if times are named, `ts_ns`."""
         seqs = rows["seq"].to_numpy()
         meant = np.isin(seqs, self.wanted)
+        if self.times and meant.any():
+            near = zip(seqs[meant].tolist(), rows["ts_ns"].to_numpy()[meant].tolist(), strict=True)
+            meant[meant] = [identity in self._identities for identity in near]
         if self.subjects:
             meant |= self.on_subjects(rows["subject"].cast(pa.string()))
         return meant & (seqs < self.below)
@@ -63,7 +74,7 @@ class ErasedMessages:
     def between(self, first: int, last: int) -> ErasedMessages:
         """The messages of the erasure with sequences from `first` to `last`."""
         begin, end = np.searchsorted(self.wanted, [first, last + 1])
-        return replace(self, seqs=self.seqs[begin:end])
+        return replace(self, seqs=self.seqs[begin:end], times=self.times[begin:end])
 
 
 @dataclass(frozen=True)
@@ -93,7 +104,7 @@ class ErasedRows(RowRule):
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns needed to answer."""
-        return ("subject",)
+        return ("subject", "ts_ns") if self.messages.times else ("subject",)
 
     def takes(self, rows: pa.Table) -> Array:
         """A mask of these rows."""

@@ -25,10 +25,10 @@ from retention.storage import files
 from retention.storage.checksum import parse_json, verified, with_checksum
 from retention.storage.crash_points import Step, reached
 
-_DIRECTORY = "holds"
-_PLACED = ".json"
-_ENDED = ".ended.json"
-_RANGES = ".parquet"
+DIRECTORY = "holds"
+PLACED = ".json"
+ENDED = ".ended.json"
+RANGES = ".parquet"
 _TEXTS = ("subject", "reason", "owner")
 _IN_RECORD = 1_000
 """The maximum number of ranges in a record; more are stored in a file beside it."""
@@ -120,7 +120,7 @@ class Hold:
     """Runs on a table in place that were committing when it was placed, and may remove rows that it covers."""
 
     line: Literal["pending", "deleted"] | None = None
-    """`pending`: the configuration has it, and no record places it yet, so that runs plan as if it were in effect.
+    """`pending`: the configuration or the ledger has it, and no record places it yet: runs plan as if in effect.
     `deleted`: it is in effect, and the configuration from which it came no longer has it. None: neither."""
 
     @property
@@ -185,11 +185,11 @@ class HoldRecords:
 
     def count(self) -> int:
         """The number of records: of legal holds placed, and of those that ended."""
-        return sum(name.endswith(_PLACED) for name in files.names(self._directory))
+        return sum(name.endswith(PLACED) for name in files.names(self._directory))
 
     def names(self) -> set[str]:
         """The names of the records."""
-        return {name for name in files.names(self._directory) if name.endswith(_PLACED)}
+        return {name for name in files.names(self._directory) if name.endswith(PLACED)}
 
     def missing(self, name: str) -> DamagedError:
         """The error of a record that is missing."""
@@ -197,7 +197,7 @@ class HoldRecords:
 
     def has(self, hold_id: str) -> bool:
         """Whether a legal hold was placed on the stream, also one that ended; reads no record."""
-        return f"{hold_id}{_PLACED}" in files.names(self._directory)
+        return f"{hold_id}{PLACED}" in files.names(self._directory)
 
     def all(self) -> list[Hold]:
         """All legal holds, in the order in which they were placed, including those that ended.
@@ -207,15 +207,15 @@ class HoldRecords:
             StorageError: the storage failed.
         """
         names = set(files.names(self._directory))
-        ended = {name.removesuffix(_ENDED) for name in names if name.endswith(_ENDED)}
+        ended = {name.removesuffix(ENDED) for name in names if name.endswith(ENDED)}
         placed = sorted(
-            name.removesuffix(_PLACED)
+            name.removesuffix(PLACED)
             for name in names
-            if name.endswith(_PLACED) and not name.endswith(_ENDED)
+            if name.endswith(PLACED) and not name.endswith(ENDED)
         )
         alone = ended.difference(placed)
         if alone:
-            raise self._damaged(self._place(min(alone), _PLACED))
+            raise self._damaged(self._place(min(alone), PLACED))
         return [self._read(hold_id, has_ended=hold_id in ended) for hold_id in placed]
 
     def in_effect(self) -> tuple[Hold, ...]:
@@ -233,12 +233,12 @@ class HoldRecords:
         if ranges is not None and len(ranges) > _IN_RECORD:
             content = _as_parquet(ranges)
             digest = hashlib.sha256(content).hexdigest()
-            files.replace(self._place(hold.id, _RANGES), content)
+            files.replace(self._place(hold.id, RANGES), content)
             reached(Step.HOLD_RANGES_WRITTEN)
         inline = None if ranges is None or digest is not None else ranges.tolist()
         self._write(
             hold.id,
-            _PLACED,
+            PLACED,
             {
                 "format": 1,
                 "id": hold.id,
@@ -259,7 +259,7 @@ class HoldRecords:
     def end(self, hold: Hold, end: HoldEnd) -> None:
         """Record the end of a legal hold."""
         fields = vars(end) | {"format": 1, "initiator": dict(end.initiator)}
-        self._write(hold.id, _ENDED, fields)
+        self._write(hold.id, ENDED, fields)
 
     def conceal(self, hold: Hold, concealed: Callable[[str], str]) -> None:
         """Replace what names an erased message in the records of a legal hold that has ended.
@@ -268,7 +268,7 @@ class HoldRecords:
             hold: the legal hold.
             concealed: a function from each text of the records to its replacement.
         """
-        for suffix in (_PLACED, _ENDED):
+        for suffix in (PLACED, ENDED):
             fields = _fields(self._place(hold.id, suffix))
             texts = {name: fields[name] for name in _TEXTS if fields.get(name) is not None}
             changed = fields | {name: concealed(text) for name, text in texts.items()}
@@ -278,7 +278,7 @@ class HoldRecords:
 
     @property
     def _directory(self) -> str:
-        return files.join(self.root, _DIRECTORY)
+        return files.join(self.root, DIRECTORY)
 
     def _place(self, hold_id: str, suffix: str) -> str:
         return files.join(self._directory, f"{hold_id}{suffix}")
@@ -289,7 +289,7 @@ class HoldRecords:
         reached(Step.HOLD_RECORDED)
 
     def _read(self, hold_id: str, *, has_ended: bool) -> Hold:
-        location = self._place(hold_id, _PLACED)
+        location = self._place(hold_id, PLACED)
         try:
             placed = _Placed.model_validate(_fields(location) | {"id": hold_id})
             ranges = self._ranges(placed)
@@ -310,7 +310,7 @@ class HoldRecords:
             )
             if not has_ended:
                 return hold
-            location = self._place(hold_id, _ENDED)
+            location = self._place(hold_id, ENDED)
             ended = _Ended.model_validate(_fields(location))
             return replace(
                 hold, end=HoldEnd(ended.kind, ended.at_ns, ended.reason, ended.initiator)
@@ -320,7 +320,7 @@ class HoldRecords:
 
     def _ranges(self, placed: _Placed) -> np.ndarray | None:
         if placed.ranges_sha256 is not None:
-            content = files.read_bytes(self._place(placed.id, _RANGES)) or b""
+            content = files.read_bytes(self._place(placed.id, RANGES)) or b""
             if hashlib.sha256(content).hexdigest() != placed.ranges_sha256:
                 raise ValueError("its ranges are not as written")
             table = pq.read_table(pa.BufferReader(content))
@@ -365,7 +365,7 @@ def listed_holds(
         else hold
         for hold in recorded
     ]
-    pending = (hold for hold in written if f"{hold.id}{_PLACED}" not in names)
+    pending = (hold for hold in written if f"{hold.id}{PLACED}" not in names)
     return (
         *in_effect,
         *(replace(hold, line="pending") for hold in pending if not hold.is_due(now_ns)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from retention.config.table_types import format_column
 from retention.core.table_policy import Column, TableColumns
 from retention.delta.schema import leaves
 from retention.delta.snapshot import DeltaSnapshot
-from retention.errors import BusyError, RefusedError, StalePlanError, UsageError
+from retention.errors import BusyError, RefusedError, StalePlanError, StorageError, UsageError
 from retention.history.initiator import initiator
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
@@ -25,6 +26,7 @@ from retention.stores.holds import (
     configured,
     listed_holds,
 )
+from retention.stores.ledger import HoldsLedger, check_ledger, ledger_home
 from retention.tables.access import access_of
 from retention.tables.bounds import leaf_of, times_of
 from retention.tables.committing import committing_runs
@@ -36,6 +38,7 @@ from retention.tables.wanted_key import parse_key, scalar_of
 WAIT_S = 10.0
 """The longest wait for a run that is committing, in seconds, unless the caller waits longer."""
 _POLL_S = 0.05
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,51 @@ class TableHoldRecords:
         """
         recorded = [hold for hold in self.all() if hold.end is None]
         names = self._records.names() if self.table.holds else set[str]()
-        return listed_holds(recorded, names, self._written, self.table.clock())
+        pending = (replace(hold, line="pending") for hold in self._only_in_ledger())
+        return (*listed_holds(recorded, names, self._written, self.table.clock()), *pending)
+
+    def missing(self) -> list[str]:
+        """The names of the records that only the ledger has."""
+        return [] if self._ledger is None else self._ledger.missing()
+
+    def restore(self) -> None:
+        """Place the legal holds that only the ledger has, and copy there those that it lacks.
+
+        Raises:
+            RefusedError: the place is not the warehouse's ledger.
+            DamagedError, StorageError: a record cannot be read, or the ledger cannot be reached.
+        """
+        table = self.table
+        if self._ledger is None or table.ledger is None:
+            return
+        check_ledger(table.ledger, table.warehouse)
+        if restored := self._ledger.complete():
+            self._name()
+            _log.warning(
+                "%s: placed what only the ledger has of legal holds, as after a restore from a backup: %s",
+                table.name,
+                ", ".join(restored),
+            )
+
+    @property
+    def _ledger(self) -> HoldsLedger | None:
+        table = self.table
+        if table.ledger is None:
+            return None
+        home = ledger_home(table.ledger, "tables", table.name)
+        return HoldsLedger(HoldRecords(home, table.name), self._records)
+
+    def _only_in_ledger(self) -> list[Hold]:
+        """The legal holds that only the ledger has; that it cannot be reached is logged, and runs that remove fail."""
+        try:
+            return [] if self._ledger is None else self._ledger.missing_holds()
+        except StorageError as error:
+            _log.warning(
+                "%s: legal holds that only the ledger has are unknown, and nothing is removed until it can be read: %s",
+                self.table.name,
+                error,
+            )
+            return []
 
     @property
     def _written(self) -> list[Hold]:
@@ -90,7 +137,12 @@ class TableHoldRecords:
         ]
 
     def place_written(self) -> None:
-        """Record the legal holds of the configuration that no record has yet, under the maintenance lease."""
+        """Record the legal holds of ledger and configuration that no record has yet, under the maintenance lease.
+
+        Raises:
+            RefusedError, DamagedError, StorageError: as `restore`.
+        """
+        self.restore()
         for hold in self.in_effect() if self.table.holds else ():
             if hold.line == "pending":
                 self.place(configured(hold, initiator(), self.table.file))
@@ -100,12 +152,18 @@ class TableHoldRecords:
         return self._records.has(hold_id)
 
     def place(self, hold: Hold) -> None:
-        """Record a legal hold."""
+        """Record a legal hold, first in the ledger."""
+        self.restore()
+        if self._ledger is not None:
+            self._ledger.copies.place(hold)
         self._records.place(hold)
         self._name()
 
     def end(self, hold: Hold, end: HoldEnd) -> None:
-        """Record the end of a legal hold."""
+        """Record the end of a legal hold, first in the ledger."""
+        self.restore()
+        if self._ledger is not None:
+            self._ledger.copies.end(hold, end)
         self._records.end(hold, end)
         self._name()
 

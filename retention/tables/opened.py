@@ -45,6 +45,8 @@ class OpenedTable:
     """The legal holds that the configuration has."""
     file: str = ""
     """The configuration that lists the table; empty: none."""
+    ledger: str | None = None
+    """The location of the ledger; None: there is none."""
 
     @property
     def home(self) -> str:

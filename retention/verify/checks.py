@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.apply.replay import missing_records
 from retention.apply.undo_records import find_ranges, kept_runs, read_record
 from retention.consumers.state import contradictions
 from retention.context.context import OpenedStream
@@ -38,7 +39,7 @@ from retention.stores.layout import is_ours
 from retention.stores.offset_table import OffsetTable
 from retention.stores.pauses import PauseRecords
 from retention.stores.table_format import Inspection
-from retention.verify.finding import Check, Damage
+from retention.verify.finding import Check, Damage, ledger_damages
 
 RESTORE_RECORD = "restore it from a copy of the warehouse"
 
@@ -377,6 +378,12 @@ def check_holds(stream: StreamToVerify) -> Iterator[Damage]:
     yield from ()
 
 
+def check_ledger(stream: StreamToVerify) -> Iterator[Damage]:
+    """The warehouse has every legal hold and erasure that the ledger has."""
+    opened = stream.opened
+    yield from ledger_damages(opened.ledger, opened.name, partial(missing_records, opened))
+
+
 STREAM_CHECKS: list[tuple[str, Check[StreamToVerify]]] = [
     ("log", check_log),
     ("sequences", check_duplicates),
@@ -388,5 +395,6 @@ STREAM_CHECKS: list[tuple[str, Check[StreamToVerify]]] = [
     ("holds", check_holds),
     ("consumers", check_consumers),
     ("pauses", check_pauses),
+    ("ledger", check_ledger),
 ]
 """The checks of a stream without the content of its files; records of another kind get a function here."""

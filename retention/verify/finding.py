@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from retention.core.display import Displayed
 from retention.core.json_object import JsonObject
 from retention.core.outcomes import sentence_of
+from retention.core.spoken_commands import command
+from retention.core.wording import counted
 from retention.errors import RetentionError, StorageError, VerificationError
 from retention.stores.sidecar.last_verification import LastVerification
 
@@ -132,6 +134,33 @@ def damages_of(checks: Iterable[tuple[str, Check[About]]], about: About) -> Iter
             raise
         except RetentionError as error:
             yield damage_of_error(name, "", error)
+
+
+def ledger_damages(
+    ledger: str | None, name: str, missing: Callable[[], Sequence[str]]
+) -> Iterator[Damage]:
+    """The damage of records that only the ledger has.
+
+    Args:
+        ledger: its location; None: there is none.
+        name: the stream or table.
+        missing: the function that lists these records.
+    """
+    if ledger is None:
+        return
+    try:
+        records = missing()
+    except StorageError as error:
+        yield damage_of_error("ledger", ledger, error)
+        return
+    if records:
+        more = f" and {counted(len(records) - 1, 'other record')}" if len(records) > 1 else ""
+        yield Damage(
+            "ledger",
+            name,
+            f"the warehouse lacks {records[0]}{more} of the ledger {ledger}, as after a restore from a backup",
+            f"the next run that removes applies them: {command('apply', name, options='--yes')}",
+        )
 
 
 def damage_of_error(check: str, subject: str, error: Exception) -> Damage:

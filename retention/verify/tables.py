@@ -16,6 +16,7 @@ from retention.storage.checksum import parse_json
 from retention.storage.digesting import digest_of_file
 from retention.stores.pauses import PauseRecords
 from retention.tables.access import access_of
+from retention.tables.holds import TableHoldRecords
 from retention.tables.opened import OpenedTable
 from retention.verify.finding import (
     Check,
@@ -23,6 +24,7 @@ from retention.verify.finding import (
     Verification,
     damage_of_error,
     damages_of,
+    ledger_damages,
 )
 from retention.verify.record import keep_last
 from retention.verify.table import FROM_COPY, TableToVerify
@@ -107,6 +109,12 @@ def check_pauses(about: TableToVerify) -> Iterator[Damage]:
     yield from ()
 
 
+def check_ledger(about: TableToVerify) -> Iterator[Damage]:
+    """The warehouse has every legal hold that the ledger has."""
+    table = about.table
+    yield from ledger_damages(table.ledger, table.name, TableHoldRecords(table).missing)
+
+
 def check_chain(about: TableToVerify) -> Iterator[Damage]:
     """The records of runs are linked one to the next (decision 0075)."""
     for finding in chain_of_table(about.table).findings:
@@ -122,6 +130,7 @@ TABLE_CHECKS: list[tuple[str, Check[TableToVerify]]] = [
     *RECORD_CHECKS,
     ("chain", check_chain),
     ("pauses", check_pauses),
+    ("ledger", check_ledger),
 ]
 """The checks of a table in place; records of another kind get a function here."""
 

@@ -241,6 +241,8 @@ def lag_text(state: State) -> str:
     if state.unlisted:
         return "not listed: nothing is removed"
     lag = f"{_lag_clause(state)}{holds_clause(state.holds)}{unfinished_clause(state.erasures)}"
+    if state.missing_erasures:
+        lag += f"; {counted(len(state.missing_erasures), 'erasure')} of the ledger to replay"
     return lag if state.paused is None else f"{pause_clause(state.paused)}: {lag}"
 
 

@@ -33,7 +33,8 @@ def erasure_text(report: ErasureReport) -> Iterator[str]:
     record = report.record
     state = "done" if report.is_done else "unfinished"
     messages = counted(report.removed_messages, "live message")
-    yield f"{report.stream}: erasure {record.id} is {state}: erased {messages}"
+    replayed = ", replayed from the ledger" if record.replayed else ""
+    yield f"{report.stream}: erasure {record.id} is {state}{replayed}: erased {messages}"
     if report.run is not None:
         yield f"  run {report.run}"
     size = format_size(sum(file.bytes for file in record.deleted))

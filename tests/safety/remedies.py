@@ -94,6 +94,13 @@ KINDS = {
         r"command\('hold release', ",
         ("retention/api/test_holding.py::test_no_removal_takes_a_held_message",),
     ),
+    "use the warehouse's ledger": Kind(
+        r"mount it or correct `ledger:`|it applies the legal holds and erasures of the ledger",
+        (
+            "erasure/test_ledger.py::test_a_ledger_that_is_gone_stops_removals_and_nothing_else",
+            "erasure/test_ledger.py::test_resume_replays",
+        ),
+    ),
     "another way to keep messages": Kind(
         r"because it has no subjects|and a legal hold would begin another table|hold them by subject, sequences",
         ("retention/api/test_holding.py::test_holds_that_cannot_be_are_refused",),

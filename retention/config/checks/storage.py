@@ -1,4 +1,4 @@
-"""Refusals of formats and archives because of the location of the warehouse."""
+"""Refusals of formats, archives and ledgers because of the location of the warehouse."""
 
 from __future__ import annotations
 
@@ -25,6 +25,25 @@ def storage_mistakes(
     yield from _format_mistakes(warehouse, defaults, streams)
     yield from _vector_mistakes(defaults, streams)
     yield from _archive_mistakes(warehouse, defaults, streams, beside)
+
+
+def ledger_mistakes(ledger: str | None, warehouse: str, beside: str) -> Iterator[Mistake]:
+    """The mistake of a ledger that a restore of the warehouse would replace as well.
+
+    Args:
+        ledger: its location as written; None: there is none.
+        warehouse: likewise.
+        beside: the file.
+    """
+    if ledger is None:
+        return
+    place, stored = (f"{absolute_location(each, beside)}/" for each in (ledger, warehouse))
+    if place.startswith(stored) or stored.startswith(place):
+        yield Mistake(
+            ("ledger",),
+            "is in the warehouse or contains it, so that one restore from a backup would replace both; write a "
+            "location on other storage",
+        )
 
 
 def _format_mistakes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,12 +19,13 @@ from hypothesis import strategies as st
 
 from retention.core.table_policy import TableColumns, TableLimits, TablePolicy
 from retention.core.units import DAY
+from retention.doctor.tables import check_table
 from retention.engines.local import LocalEngine
 from retention.errors import DamagedError, RefusedError, StalePlanError, UsageError
 from retention.rules.tables.holds import HeldRows
 from retention.rules.tables.ticks import TimeColumn
 from retention.storage.crash_points import Step, watched_by
-from retention.stores.holds import Hold, new_id
+from retention.stores.holds import Hold, HoldRecords, new_id
 from retention.tables import holds
 from retention.tables.apply import apply_now, apply_plan
 from retention.tables.committing import committing_runs
@@ -41,6 +43,7 @@ from retention.tables.reclaim import reclaim_table
 from retention.tables.removed_rows import plan_statements
 from retention.tables.state import state_of_table
 from retention.tables.undo import undo_run
+from retention.verify.tables import verify_table
 from tests.retention.tables import directories
 from tests.retention.tables.tables import NOW, events
 from tests.retention.tables.worlds import TICK_US, laid
@@ -423,3 +426,52 @@ def test_a_repeated_local_time_is_held_by_either_instant() -> None:
     assert is_held(None, 600)
     assert is_held(1800, None)
     assert not is_held(1801, None)
+
+
+def test_a_hold_comes_back_from_the_ledger_before_rows_are_removed(tmp_path: Path) -> None:
+    opened = replace(table(tmp_path), ledger=str(tmp_path / "ledger"))
+    apply_now(opened, NOW - 25 * DAY, LOCAL)
+    saved = tmp_path / "saved"
+    shutil.copytree(opened.warehouse, saved)
+    ended, placed = hold(opened, "user=b"), hold(opened, "user=a")
+    end_hold(opened, ended, "released", "closed")
+    shutil.rmtree(opened.warehouse)
+    shutil.copytree(saved, opened.warehouse)
+    [pending] = TableHoldRecords(opened).in_effect()
+    assert (pending.id, pending.line) == (placed.id, "pending")
+    assert [each.check for each in verify_table(opened).damages] == ["ledger"]
+    [finding] = [each for each in check_table(opened) if each.check == "ledger"]
+    assert finding.result == "warning"
+    (tmp_path / "ledger").rename(tmp_path / "elsewhere")
+    with pytest.raises(RefusedError, match="not the ledger"):
+        apply_now(opened, NOW, LOCAL)
+    (tmp_path / "elsewhere").rename(tmp_path / "ledger")
+    apply_now(opened, NOW, LOCAL)
+    assert [day for day in days(opened) if day >= 10] == [
+        day for day in range(10, 35) if day % 20 % 3 == 0
+    ]
+    assert [each.id for each in TableHoldRecords(opened).in_effect()] == [placed.id]
+    assert {each.id for each in TableHoldRecords(opened).all()} == {placed.id, ended.id}
+    assert verify_table(opened).damages == ()
+
+
+@pytest.mark.parametrize("step", [Step.LEDGER_HOLD_COPIED, Step.HOLD_RECORDED, Step.HOLD_NAMED])
+def test_a_hold_that_was_killed_on_its_way_to_the_ledger_is_placed(
+    tmp_path: Path, step: Step
+) -> None:
+    opened = replace(table(tmp_path), ledger=str(tmp_path / "ledger"))
+    if step == Step.LEDGER_HOLD_COPIED:
+        hold(replace(opened, ledger=None), "tenant=x")
+
+    def kill(reached: Step) -> None:
+        if reached == step:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), watched_by(kill):
+        hold(opened, "user=a")
+    apply_now(opened, NOW, LOCAL)
+    kept = {day for day in OLD if step == Step.LEDGER_HOLD_COPIED and day < 20}
+    kept |= {day for day in OLD if step != Step.LEDGER_HOLD_COPIED and day % 20 % 3 == 0}
+    assert {day for day in days(opened) if day >= 10} == kept
+    home = str(tmp_path / "ledger/tables/events")
+    assert HoldRecords(home, "events").names() == HoldRecords(opened.home, "events").names()
