@@ -147,12 +147,28 @@ def _put(settings: Settings, reports: Sequence[ErasureReport]) -> None:
     else:
         entries = [report.as_json() for report in reports]
         put_json(settings, entries, entries)
-    left = next((report for report in reports if not report.is_done), None)
-    if left is not None:
+    for report in reports:
+        _refuse_unfinished(report)
+
+
+def _refuse_unfinished(report: ErasureReport) -> None:
+    """Fail if something is left of an erasure.
+
+    Raises:
+        VerificationError: it is unfinished.
+    """
+    record = report.record
+    if record.traces:
         raise VerificationError(
-            f"{left.stream}: erasure {left.record.id} is unfinished: {len(left.traces)} places still have strings of "
-            f"erased messages, such as {left.traces[0].location}; the messages themselves are erased; change or delete "
-            "these files, then repeat the command with --resume"
+            f"{report.stream}: erasure {record.id} is unfinished: {len(record.traces)} places still have strings of "
+            f"erased messages, such as {record.traces[0].location}; the messages themselves are erased; change or "
+            "delete these files, then repeat the command with --resume"
+        )
+    if record.unread:
+        raise VerificationError(
+            f"{report.stream}: erasure {record.id} is unfinished: {len(record.unread)} files cannot be decoded, so "
+            f"nobody can tell what they contain, such as {record.unread[0]}; the messages themselves are erased; "
+            "restore, repair or delete these files, then repeat the command with --resume"
         )
 
 

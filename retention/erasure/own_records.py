@@ -9,6 +9,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from retention.erasure.concealing import concealed
 from retention.erasure.keyed_hash import KeyedHash
 from retention.history.chain import ERASABLE
 from retention.history.erasing import erase_values
@@ -17,7 +18,6 @@ from retention.rules.erase import ErasedMessages
 from retention.stores.holds import HoldRecords
 
 _WORD = re.compile(r"[^\s,;\"'()]+")
-_CONCEALED = "erased:"
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def conceal_holds(records: HoldRecords, names: ErasedNames, keyed: KeyedHash) ->
 
 
 def _concealed(names: ErasedNames, keyed: KeyedHash, text: str) -> str:
-    return _CONCEALED + keyed.of(text) if names.are_in(text) else text
+    return concealed(keyed, text) if names.are_in(text) else text
 
 
 def _runs_naming(history: History, names: ErasedNames) -> Iterator[str]:

@@ -30,6 +30,7 @@ class Trace(JsonDocument):
     """A place that still has a string of an erased message."""
 
     location: Name
+    """The file; names in its path that have an erased string are replaced by keyed hashes."""
     what: Name
     """The kind of the string, such as `payload` or `subject`."""
     encoding: Name
@@ -76,11 +77,18 @@ class ErasureRecord(JsonDocument):
     """The runs that can no longer be undone, because one of these files is theirs."""
     traces: list[Trace] = Field(default_factory=list)
     """The places where the last search found strings of erased messages."""
+    unread: list[Name] = Field(default_factory=list)
+    """The files of the stream or table whose content the last search could not decode, or that it missed."""
 
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to do."""
         return self.state == "done"
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the last search read every file of ours, and found nothing."""
+        return not (self.traces or self.unread)
 
     def updated(self, **fields: object) -> ErasureRecord:
         """The record with new, unchecked values of given fields."""

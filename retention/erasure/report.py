@@ -27,6 +27,8 @@ class ErasureReport:
     searched_bytes: int = 0
     undecodable: tuple[str, ...] = ()
     """The locations of files that could be searched only as they are stored."""
+    vanished: tuple[str, ...] = ()
+    """The locations of files that were deleted before they could be searched."""
 
     @property
     def is_done(self) -> bool:
@@ -54,4 +56,5 @@ class ErasureReport:
             "searched_files": self.searched_files,
             "searched_bytes": self.searched_bytes,
             "undecodable": list(self.undecodable),
+            "vanished": list(self.vanished),
         }

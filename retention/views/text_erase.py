@@ -50,11 +50,20 @@ def _search_text(report: ErasureReport) -> Iterator[str]:
         yield f"  {counted(report.not_searched, 'value')} of fewer than 12 bytes cannot be searched for"
     if report.shared:
         yield f"  {counted(report.shared, 'value')} of other messages, which stay, were not searched for"
+    yield from _left_text(report)
+
+
+def _left_text(report: ErasureReport) -> Iterator[str]:
+    """The places that have something, may have, or could not be searched."""
     for location in report.undecodable[:_MOST_TRACES]:
         yield f"  {location}: cannot be decoded, so only its bytes as stored were searched"
+    for location in report.vanished[:_MOST_TRACES]:
+        yield f"  {location}: deleted before it was searched"
     for trace in report.traces[:_MOST_TRACES]:
         yield f"  {trace.location}: {trace.what} ({trace.encoding}, {trace.view} at {trace.offset:,})"
-    if report.traces:
+    for location in report.record.unread[:_MOST_TRACES]:
+        yield f"  {location}: has to be readable for the erasure to end; restore, repair or delete it"
+    if not report.record.is_clean:
         again = command("erase", report.stream, options="--resume")
         yield f"  change or delete these files, then run {again}, or any other maintenance of the stream"
 
@@ -69,10 +78,17 @@ def unfinished_clause(records: Sequence[ErasureRecord]) -> str:
 def erasure_row(stream: str, record: ErasureRecord) -> tuple[str, ...]:
     """The columns of an erasure in a list."""
     by = "" if record.by_ns is None else brief_instant(record.by_ns)
-    left = "" if record.is_done else f"found in {counted(len(record.traces), 'place')}"
-    if not record.is_done and not record.traces:
-        left = "not carried out to its end"
-    return stream, record.id, record.state, brief_instant(record.at_ns), by, left
+    return stream, record.id, record.state, brief_instant(record.at_ns), by, _left(record)
+
+
+def _left(record: ErasureRecord) -> str:
+    if record.is_done:
+        return ""
+    if record.traces:
+        return f"found in {counted(len(record.traces), 'place')}"
+    if record.unread:
+        return f"{counted(len(record.unread), 'file')} cannot be read"
+    return "not carried out to its end"
 
 
 def _result(traces: Sequence[object]) -> str:
