@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from retention.api.dry_run import DryRun
+from retention.api.erasing import planned_table_erasure, resumed_of_table
 from retention.api.public import Public
 from retention.apply.guards import Guards
 from retention.config.describe_table import limits_in_words
@@ -31,6 +32,12 @@ from retention.plots.history import history_chart
 from retention.plots.picture import Picture
 from retention.plots.plan import table_plan_chart
 from retention.tables.apply import apply_now, apply_plan
+from retention.tables.erase import (
+    TableErasurePlan,
+    TableErasureRequest,
+    erased_keys,
+    table_erasure_reports,
+)
 from retention.tables.explain import explain_key, explain_row
 from retention.tables.opened import OpenedTable
 from retention.tables.plan import TablePlan
@@ -45,7 +52,7 @@ from retention.tables.undo import undo_run, undoable
 from retention.tables.wanted_key import wanted_key
 from retention.views.frames import RunRecords, frame_of
 from retention.views.html import table_plan_html, table_report_html
-from retention.views.notebook import ShownSimulation, ShownTableExplanation
+from retention.views.notebook import ShownErasure, ShownSimulation, ShownTableExplanation
 from retention.views.reclaim import table_reclaim_text
 from retention.views.text_table import table_plan_text, table_report_text
 from retention.views.wording import lines_text
@@ -191,6 +198,42 @@ class Table(Public):
                 wanted = wanted_key(self.name, self.opened.policy.columns, key or {})
                 explanation = explain_key(self.opened, wanted, instant, pick)
         return ShownTableExplanation(**vars(explanation))
+
+    def erase(
+        self,
+        keys: Mapping[str, object] | Iterable[Mapping[str, object]],
+        *,
+        reason: str,
+        by: Instant = None,
+    ) -> DryRun[TableErasurePlan, ShownErasure]:
+        """Take rows out of the table and of our own records, so that nobody restores them; it cannot be undone.
+
+        Older versions are the owner's: the report lists what is left of them, and the commands that remove it.
+
+        Args:
+            keys: the values of rows by column, of one key or of several.
+            reason: a text of which a keyed hash is kept.
+            by: the instant by which it has to be done; None: as soon as possible.
+
+        Returns:
+            The planned erasure; `apply()` carries it out.
+
+        Raises:
+            RefusedError: a legal hold covers a row, or the table is a directory without a log.
+            UsageError: the table has no such column, or a value is none of its type.
+        """
+        named = [keys] if isinstance(keys, Mapping) else list(keys)
+        by_ns = None if by is None else self.instant(by)
+        wanted = TableErasureRequest(erased_keys(self.opened, named), reason, by_ns)
+        return planned_table_erasure(self.opened, self._engine, self._picking, wanted)
+
+    def erasures(self) -> list[ShownErasure]:
+        """The erasures of the table, oldest first, finished or not."""
+        return [ShownErasure(**vars(report)) for report in table_erasure_reports(self.opened)]
+
+    def resume_erasures(self) -> list[ShownErasure]:
+        """Go on with the unfinished erasures of the table; their reports."""
+        return resumed_of_table(self.opened, self._engine, self._picking)
 
     def undo(self, run: str) -> TableUndone:
         """Bring back exactly the rows that a pass removed.

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,10 +20,13 @@ from retention.cli.settings import Settings, settings_of
 from retention.errors import UsageError, VerificationError
 
 if TYPE_CHECKING:
-    from retention.api.stream import Stream
+    from retention.api.dry_run import DryRun as DryRunOf
+    from retention.api.table import Table
     from retention.apply.erase import ErasurePlan
     from retention.erasure.report import ErasureReport
     from retention.rules.erase import ErasedMessages
+    from retention.tables.erase import TableErasurePlan
+    from retention.views.notebook import ShownErasure
 
 _HEAD = ("STREAM", "ERASURE", "STATE", "SINCE", "BY", "LEFT")
 _NAMED_IN_A_LINE = ("subject", "seq")
@@ -38,10 +41,17 @@ def erase(
         typer.Option(metavar="FILTER", help="Matching subjects: * is one token, > the rest."),
     ] = None,
     seq: Annotated[list[int] | None, typer.Option(metavar="N", help="A sequence.")] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY", help="Rows of a table in place: COLUMN=VALUE, with commas between them."
+        ),
+    ] = None,
     from_file: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help='A filter or a sequence a line: {"subject": …} or {"seq": …}.'
+            metavar="FILE",
+            help='A filter, {"subject": …} or {"seq": …} a line; of a table, {"COLUMN": VALUE, …}.',
         ),
     ] = None,
     reason: Annotated[
@@ -62,6 +72,8 @@ def erase(
 ) -> None:
     """Erase messages at once, despite grace, so that no copy of them is left; it cannot be undone.
 
+    Rows of a table in place leave the table and our records; older versions are deleted by the table's owner.
+
     Legal holds win. The search for what was erased reads every file that is left; until it finds nothing, the erasure
     is unfinished (exit code 6).
     """
@@ -75,11 +87,23 @@ def erase(
     if len(named) != 1:
         raise UsageError("erase: name one stream; --status lists the erasures of several")
     name = named[0]
+    warehouse = settings.open()
+    is_table = name in warehouse.tables()
     if resume:
-        _put(settings, _stream(settings, name).resume_erasures())
+        _put(settings, (warehouse.table if is_table else warehouse.stream)(name).resume_erasures())
         return
     if reason is None:
         raise UsageError("erase: give the reason with --reason TEXT; nothing was changed")
+    if is_table or key:
+        if subject or seq:
+            raise UsageError(
+                f"{name}: --key names rows of a table in place, --subject and --seq name messages of a stream; "
+                "nothing was changed"
+            )
+        table = warehouse.table(name)
+        keys: list[Mapping[str, object]] = [*_parsed_keys(table, key or ()), *_keys_in(from_file)]
+        _erase_rows(settings, table, keys, reason=reason, by=by, yes=yes, dry_run=dry_run)
+        return
     subjects, seqs = _named_in(from_file)
     messages = erased_messages([*(subject or ()), *subjects], [*(seq or ()), *seqs])
     carry_out_erasure(settings, name, messages, reason=reason, by=by, yes=yes, dry_run=dry_run)
@@ -101,41 +125,68 @@ def carry_out_erasure(
         UsageError: standard input is not a terminal to ask on.
         VerificationError: strings of erased messages are left somewhere.
     """
+    _refuse_unasked(yes=yes, dry_run=dry_run)
+    planned = (
+        settings.open()
+        .stream(name)
+        .erase(subjects=messages.subjects, seqs=messages.seqs, reason=reason, by=by)
+    )
+    _carry_out(settings, planned, yes=yes, dry_run=dry_run)
+
+
+def _erase_rows(
+    settings: Settings,
+    table: Table,
+    keys: Sequence[Mapping[str, object]],
+    *,
+    reason: str,
+    by: str | None,
+    yes: bool,
+    dry_run: bool,
+) -> None:
+    """Erase rows of a table in place, as `carry_out_erasure`."""
+    _refuse_unasked(yes=yes, dry_run=dry_run)
+    planned = table.erase(keys, reason=reason, by=by)
+    _carry_out(settings, planned, yes=yes, dry_run=dry_run)
+
+
+def _refuse_unasked(*, yes: bool, dry_run: bool) -> None:
     if not (yes or dry_run or can_ask()):
         raise UsageError(
-            "erase destroys messages for good, and standard input is not a terminal to ask on: repeat it with --yes, "
-            "or look with --dry-run"
+            "erase destroys messages and rows for good, and standard input is not a terminal to ask on: repeat it with "
+            "--yes, or look with --dry-run"
         )
-    planned = _stream(settings, name).erase(
-        subjects=messages.subjects, seqs=messages.seqs, reason=reason, by=by
-    )
+
+
+def _carry_out(
+    settings: Settings, planned: DryRunOf[Any, ShownErasure], *, yes: bool, dry_run: bool
+) -> None:
     if dry_run:
         _show(settings, planned.plan)
-        return
-    if not yes and not _confirmed(planned.plan):
-        return
-    _put(settings, [planned.apply()])
+    elif yes or _confirmed(planned.plan):
+        _put(settings, [planned.apply()])
 
 
-def _stream(settings: Settings, name: str) -> Stream:
-    return settings.open().stream(name)
-
-
-def _show(settings: Settings, plan: ErasurePlan) -> None:
-    from retention.views.text_erase import erasure_plan_text
-
+def _show(settings: Settings, plan: ErasurePlan | TableErasurePlan) -> None:
     if settings.format == "table":
-        put_report(erasure_plan_text(plan))
+        put_report(_plan_text(plan))
     else:
         put_json(settings, plan.as_json(), [plan.as_json()])
 
 
-def _confirmed(plan: ErasurePlan) -> bool:
-    from retention.views.text_erase import erasure_plan_text
-
-    for line in erasure_plan_text(plan):
+def _confirmed(plan: ErasurePlan | TableErasurePlan) -> bool:
+    for line in _plan_text(plan):
         say(line)
     return typer.confirm("Erase them? It cannot be undone.", err=True)
+
+
+def _plan_text(plan: ErasurePlan | TableErasurePlan) -> Iterator[str]:
+    from retention.tables.erase import TableErasurePlan
+    from retention.views.text_erase import erasure_plan_text, table_erasure_plan_text
+
+    if isinstance(plan, TableErasurePlan):
+        return table_erasure_plan_text(plan)
+    return erasure_plan_text(plan)
 
 
 def _put(settings: Settings, reports: Sequence[ErasureReport]) -> None:
@@ -176,10 +227,11 @@ def _list(settings: Settings, streams: Sequence[str]) -> None:
     from retention.views.text_erase import erasure_row
 
     warehouse = settings.open()
+    tables = set(warehouse.tables())
     reports = [
         report
-        for name in (streams or warehouse.streams())
-        for report in warehouse.stream(name).erasures()
+        for name in (streams or [*warehouse.streams(), *warehouse.tables()])
+        for report in (warehouse.table if name in tables else warehouse.stream)(name).erasures()
     ]
     if settings.format == "table":
         put_table(_HEAD, (erasure_row(report.stream, report.record) for report in reports))
@@ -206,6 +258,26 @@ def _named_in(place: Path | None) -> tuple[list[str], list[int]]:
                 'filter, a sequence, {"subject": …} or {"seq": …}'
             )
     return subjects, seqs
+
+
+def _parsed_keys(table: Table, texts: Sequence[str]) -> list[dict[str, str]]:
+    from retention.tables.holds import parse_held_key
+
+    return [parse_held_key(table.opened, text) for text in texts]
+
+
+def _keys_in(place: Path | None) -> list[dict[str, object]]:
+    """The keys of a file, a JSON object a line."""
+    keys: list[dict[str, object]] = []
+    for number, line in enumerate(_lines(place), start=1):
+        value = _value(line)
+        if not isinstance(value, dict):
+            raise UsageError(
+                f"{place}: line {number} is no key; nothing was changed; write a JSON object of columns and values, "
+                'such as {"tenant": "a", "user_id": 7}'
+            )
+        keys.append(value)
+    return keys
 
 
 def _lines(place: Path | None) -> Iterator[str]:

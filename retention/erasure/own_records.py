@@ -30,6 +30,7 @@ class ErasedNames:
     def are_in(self, text: str) -> bool:
         """Whether a text is such a name, or has one as a word."""
         words = [text, *_WORD.findall(text)]
+        words += [part for word in words for part in word.split("=") if part != word]
         if not self.strings and not self.messages.subjects:
             return False
         return any(
@@ -59,7 +60,10 @@ def conceal_holds(records: HoldRecords, names: ErasedNames, keyed: KeyedHash) ->
         if hold.end is not None
         if any(
             text is not None and names.are_in(text)
-            for text in (hold.subject, hold.reason, hold.owner, hold.end.reason)
+            for text in (
+                *(hold.subject, hold.reason, hold.owner, hold.end.reason),
+                *(hold.values or {}).values(),
+            )
         )
     ]
     for hold in naming:

@@ -60,7 +60,7 @@ class ErasureRecord(JsonDocument):
     """The instant by which it has to be done; None: no instant was named."""
     initiator: dict[str, Any]
     below: Natural
-    """The next sequence when it began: later messages are not part of it."""
+    """The next sequence when it began, or the version of the table: what comes later is not part of it."""
     subjects: list[Digest]
     """Keyed hashes of the first subjects, in the order of the subjects."""
     request: Digest
@@ -69,10 +69,15 @@ class ErasureRecord(JsonDocument):
     """The keyed hash of the reason."""
     named_subjects: Natural
     named_seqs: Natural
+    keys: list[Digest] = Field(default_factory=list)
+    """Keyed hashes of the first keys of rows of a table."""
+    named_keys: Natural = 0
     key: Key | None
     """The key of the file with the request and the needles; None: both are destroyed."""
     deleted: list[DeletedFile] = Field(default_factory=list)
     """The files with erased messages; each of them is deleted at the end."""
+    removed: list[Name] = Field(default_factory=list)
+    """The files with erased rows that a commit takes out of a table in place; their owner deletes them."""
     lost_undos: list[Identifier] = Field(default_factory=list)
     """The runs that can no longer be undone, because one of these files is theirs."""
     traces: list[Trace] = Field(default_factory=list)
@@ -101,10 +106,10 @@ class ErasureRecord(JsonDocument):
 
 @dataclass(frozen=True)
 class Erasures:
-    """The erasures of one stream, `<stream>/_retention/erasures/`."""
+    """The erasures of one stream or table, in its directory of the warehouse, `_retention/erasures/`."""
 
     root: str
-    """The stream's directory."""
+    """The directory of the stream, or of our records of the table."""
     stream: str
 
     def all(self) -> list[ErasureRecord]:

@@ -29,6 +29,8 @@ class ErasureReport:
     """The locations of files that could be searched only as they are stored."""
     vanished: tuple[str, ...] = ()
     """The locations of files that were deleted before they could be searched."""
+    location: str | None = None
+    """The location of a table in place, whose owner removes older versions; None: of a stream."""
 
     @property
     def is_done(self) -> bool:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from retention.apply.erase import ErasurePlan
     from retention.erasure.record import ErasureRecord
     from retention.erasure.report import ErasureReport
+    from retention.tables.erase import TableErasurePlan
 
 _MOST_TRACES = 20
 
@@ -28,14 +29,31 @@ def erasure_plan_text(plan: ErasurePlan) -> Iterator[str]:
         yield f"  run {run} can no longer be undone: a file that it removed is deleted"
 
 
+def table_erasure_plan_text(plan: TableErasurePlan) -> Iterator[str]:
+    """The changes that an erasure of rows would make."""
+    yield f"{plan.table}: would erase {counted(plan.rows, 'live row')}, which cannot be undone"
+    yield f"  live files: rewrites {plan.rewritten_files:,}, drops {plan.dropped_files:,}"
+    if plan.own_files:
+        yield f"  files that earlier runs wrote: deletes {plan.own_files:,}"
+    for run in plan.lost_undos:
+        yield f"  run {run} can no longer be undone"
+    if plan.owners_files:
+        yield (
+            f"  {counted(plan.owners_files, 'file')} of older versions then has to be deleted by the table's owner"
+        )
+
+
 def erasure_text(report: ErasureReport) -> Iterator[str]:
     """The result of an erasure."""
     record = report.record
     state = "done" if report.is_done else "unfinished"
-    messages = counted(report.removed_messages, "live message")
+    unit = "live message" if report.location is None else "live row"
+    messages = counted(report.removed_messages, unit)
     yield f"{report.stream}: erasure {record.id} is {state}: erased {messages}"
     if report.run is not None:
         yield f"  run {report.run}"
+    if record.removed:
+        yield f"  {counted(len(record.removed), 'file')} with such rows left the table"
     size = format_size(sum(file.bytes for file in record.deleted))
     yield f"  deleted {counted(len(record.deleted), 'file')} ({size})"
     for run in record.lost_undos:
@@ -63,9 +81,31 @@ def _left_text(report: ErasureReport) -> Iterator[str]:
         yield f"  {trace.location}: {trace.what} ({trace.encoding}, {trace.view} at {trace.offset:,})"
     for location in report.record.unread[:_MOST_TRACES]:
         yield f"  {location}: has to be readable for the erasure to end; restore, repair or delete it"
+    if report.location is not None:
+        yield from _owners_text(report, report.location)
     if not report.record.is_clean:
         again = command("erase", report.stream, options="--resume")
-        yield f"  change or delete these files, then run {again}, or any other maintenance of the stream"
+        what = "stream" if report.location is None else "table"
+        yield f"  change or delete these files, then run {again}, or any other maintenance of the {what}"
+
+
+def _owners_text(report: ErasureReport, location: str) -> Iterator[str]:
+    """The commands with which the owner of a table removes what is left of older versions."""
+    inside = [each.location for each in report.traces if each.location.startswith(f"{location}/")]
+    in_log = [each for each in inside if each.startswith(f"{location}/_delta_log/")]
+    named = location.replace("`", "``")
+    if len(in_log) < len(inside):
+        yield "  the table's owner deletes files of older versions, when no reader needs them, in Spark SQL:"
+        yield "    SET spark.databricks.delta.retentionDurationCheck.enabled = false;"
+        yield f"    VACUUM delta.`{named}` RETAIN 0 HOURS;"
+        yield f"    REORG TABLE delta.`{named}` APPLY (PURGE); -- only if a file is live; then VACUUM again"
+    if in_log:
+        yield "  and older entries and checkpoints of the log, in Python with deltalake:"
+        yield f"    t = deltalake.DeltaTable({location!r})"
+        yield '    now = "interval 0 seconds"  # before this, note the two properties, to set them back after it'
+        yield "    t.alter.set_table_properties("
+        yield '        {"delta.logRetentionDuration": now, "delta.deletedFileRetentionDuration": now})'
+        yield "    t.create_checkpoint(); t.cleanup_metadata()"
 
 
 def unfinished_clause(records: Sequence[ErasureRecord]) -> str:
