@@ -27,11 +27,16 @@ class Proof:
     """Places among them of which every file has to be read to its end."""
 
     def searched(
-        self, record: ErasureRecord, needles: Needles
+        self, record: ErasureRecord, needles: Needles, former: Sequence[str] = ()
     ) -> tuple[ErasureRecord, SearchResult]:
         """Search the places, and record what was found.
 
         Places where an earlier search found something come first; the rest is searched once these are clean.
+
+        Args:
+            record: the erasure.
+            needles: its strings that no message or row left has.
+            former: files that still have its rows, whatever strings are in them.
 
         Raises:
             StorageError: a place cannot be read.
@@ -39,18 +44,27 @@ class Proof:
         known = list(self._known(record))
         if known:
             result = search(known, needles, spared=self.spared)
-            if result.findings or list(self._unread(result)):
-                return self._recorded(record, needles, result), result
+            if former or result.findings or list(self._unread(result)):
+                return self._recorded(record, needles, result, former), result
         result = search(self.places, needles, spared=self.spared)
-        return self._recorded(record, needles, result), result
+        return self._recorded(record, needles, result, former), result
 
     def _recorded(
-        self, record: ErasureRecord, needles: Needles, result: SearchResult
+        self,
+        record: ErasureRecord,
+        needles: Needles,
+        result: SearchResult,
+        former: Sequence[str],
     ) -> ErasureRecord:
         unread = list(self._unread(result))
         named = [text for at in result.findings for text in (at.location, at.view)]
-        shown = concealed_paths([*named, *unread], needles, self.keyed) if named or unread else {}
-        traces = [
+        paths = [*named, *unread, *former]
+        shown = concealed_paths(paths, needles, self.keyed) if paths else {}
+        rows = [
+            Trace(location=shown[location], what="row", encoding="raw", view="rows", offset=0)
+            for location in former
+        ]
+        traces = rows + [
             Trace(
                 location=shown[at.location],
                 what=at.kind,

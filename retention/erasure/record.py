@@ -76,8 +76,8 @@ class ErasureRecord(JsonDocument):
     """The key of the file with the request and the needles; None: both are destroyed."""
     deleted: list[DeletedFile] = Field(default_factory=list)
     """The files with erased messages; each of them is deleted at the end."""
-    removed: list[Name] = Field(default_factory=list)
-    """The files with erased rows that a commit takes out of a table in place; their owner deletes them."""
+    former: list[Digest] = Field(default_factory=list)
+    """Keyed hashes of the paths of files of older versions of a table in place that have erased rows."""
     lost_undos: list[Identifier] = Field(default_factory=list)
     """The runs that can no longer be undone, because one of these files is theirs."""
     traces: list[Trace] = Field(default_factory=list)

@@ -123,13 +123,16 @@ def keys_of(content: NeedleFile) -> list[Key]:
 
 def with_files(record: ErasureRecord, survey: TableErasureSurvey) -> ErasureRecord:
     """The record with the files that leave the table or are deleted, and the runs that lose their undo."""
+    keyed, own = keyed_hash_of(survey.table.warehouse), {file.path for file in survey.own}
+    shown = concealed_paths(own, survey.needles, keyed) if own else {}
     known = {file.path: file for file in record.deleted}
-    for file in survey.own:
-        size = files.length(files.join(survey.snapshot.root, file.path)) or 0
-        known[file.path] = DeletedFile(path=file.path, bytes=size)
+    for path in own:
+        size = files.length(files.join(survey.snapshot.root, path)) or 0
+        known[shown[path]] = DeletedFile(path=shown[path], bytes=size)
+    former = {file.path for file in (*survey.live, *survey.former)} - own
     return record.updated(
         deleted=[known[path] for path in sorted(known)],
-        removed=sorted({*record.removed, *(file.path for file in survey.live)}),
+        former=sorted({*record.former, *map(keyed.of, former)}),
         lost_undos=sorted({*record.lost_undos, *survey.lost_undos()}),
     )
 
@@ -235,14 +238,14 @@ def _delete_own_files(
     """Delete what our runs wrote and others took out of the table, and what our records say about erased rows."""
     survey = survey_table_erasure(table, keys, choose)
     # Readers of the version before the removal need its files, whoever wrote them.
-    own = [file for file in survey.own if file.path not in record.removed]
+    keyed = keyed_hash_of(table.warehouse)
+    own = [file for file in survey.own if keyed.of(file.path) not in record.former]
     files.delete(files.join(table.location, file.path) for file in own)
     reached(Step.ERASED_COPIES_DELETED)
     for run in record.lost_undos:
         erase_changes(table, run)
     live = {unquote(path) for path in survey.snapshot.files["path"].to_pylist()}
-    former = {file.path for file in survey.former}
-    erase_digests(table, {*record.removed, *(file.path for file in record.deleted), *former} - live)
+    erase_digests(table, {file.path for file in survey.former} - live)
 
 
 def _proved(
@@ -265,13 +268,21 @@ def _proved(
         spared=(erasures.needles(record.id), *_of_others(table)),
         decodable=(table.location, table.home, runs),
     )
-    record, searched = proof.searched(record, needles)
+    record, searched = proof.searched(record, needles, list(_former(table, record, keyed)))
     report = table_report_of(table, record, needles, searched)
     if not record.is_clean:
         return report
     done = replace(report, record=record.updated(state="done", key=None))
     erasures.write_report(record.id, done.as_json())
     return replace(done, record=_closed(table, record).record)
+
+
+def _former(table: OpenedTable, record: ErasureRecord, keyed: KeyedHash) -> Iterator[str]:
+    """The locations of files of older versions with rows of an erasure that their owner has not deleted yet."""
+    hashes = {*record.former}
+    for path in sorted(files.walk(table.location)) if hashes else ():
+        if keyed.of(path) in hashes:
+            yield files.join(table.location, path)
 
 
 def _closed(table: OpenedTable, record: ErasureRecord) -> ErasureReport:
@@ -292,11 +303,11 @@ def _survivors(
         VerificationError: a file that the removal took out is in the table.
     """
     snapshot = delta_log.read(table.location)
-    gone = {*record.removed}
+    keyed, gone = keyed_hash_of(table.warehouse), {*record.former}
     left = [
         file
         for file in live_files(snapshot, typed_keys(table, snapshot, keys), choose)
-        if file.path in gone
+        if keyed.of(file.path) in gone
     ]
     if left:
         rows = counted(sum(file.removed for file in left), "row")

@@ -52,8 +52,8 @@ def erasure_text(report: ErasureReport) -> Iterator[str]:
     yield f"{report.stream}: erasure {record.id} is {state}: erased {messages}"
     if report.run is not None:
         yield f"  run {report.run}"
-    if record.removed:
-        yield f"  {counted(len(record.removed), 'file')} with such rows left the table"
+    if record.former:
+        yield f"  files of older versions with such rows: {len(record.former):,}"
     size = format_size(sum(file.bytes for file in record.deleted))
     yield f"  deleted {counted(len(record.deleted), 'file')} ({size})"
     for run in record.lost_undos:
@@ -78,6 +78,9 @@ def _left_text(report: ErasureReport) -> Iterator[str]:
     for location in report.vanished[:_MOST_TRACES]:
         yield f"  {location}: deleted before it was searched"
     for trace in report.traces[:_MOST_TRACES]:
+        if trace.what == "row":
+            yield f"  {trace.location}: has rows of the erasure"
+            continue
         yield f"  {trace.location}: {trace.what} ({trace.encoding}, {trace.view} at {trace.offset:,})"
     for location in report.record.unread[:_MOST_TRACES]:
         yield f"  {location}: has to be readable for the erasure to end; restore, repair or delete it"
