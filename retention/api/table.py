@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from retention.api.dry_run import DryRun
-from retention.api.erasing import planned_table_erasure, resumed_of_table
+from retention.api.erasable_table import ErasableTable
 from retention.api.public import Public
 from retention.apply.guards import Guards
 from retention.config.describe_table import limits_in_words
-from retention.config.table import TableConfig
 from retention.core.arguments import checked_class
 from retention.core.display import DisplayedDict, fields_html
 from retention.core.json_object import JsonObject
-from retention.core.units import parse_as_of
-from retention.engine_port import Engine
-from retention.engines.select import EngineName, Engines
+from retention.engines.select import Engines
 from retention.errors import UsageError
 from retention.history.kinds import TableUndone
 from retention.history.record import RunRecord
@@ -32,14 +28,7 @@ from retention.plots.history import history_chart
 from retention.plots.picture import Picture
 from retention.plots.plan import table_plan_chart
 from retention.tables.apply import apply_now, apply_plan
-from retention.tables.erase import (
-    TableErasurePlan,
-    TableErasureRequest,
-    erased_keys,
-    table_erasure_reports,
-)
 from retention.tables.explain import explain_key, explain_row
-from retention.tables.opened import OpenedTable
 from retention.tables.plan import TablePlan
 from retention.tables.planfile import save_table_plans
 from retention.tables.planning import plan_table
@@ -52,7 +41,7 @@ from retention.tables.undo import undo_run, undoable
 from retention.tables.wanted_key import wanted_key
 from retention.views.frames import RunRecords, frame_of
 from retention.views.html import table_plan_html, table_report_html
-from retention.views.notebook import ShownErasure, ShownSimulation, ShownTableExplanation
+from retention.views.notebook import ShownSimulation, ShownTableExplanation
 from retention.views.reclaim import table_reclaim_text
 from retention.views.text_table import table_plan_text, table_report_text
 from retention.views.wording import lines_text
@@ -66,19 +55,8 @@ if TYPE_CHECKING:
 
 
 @checked_class
-class Table(Public):
+class Table(ErasableTable):
     """A table of another owner, whose rows the configured limits remove where they are."""
-
-    def __init__(self, opened: OpenedTable, config: TableConfig, engine: EngineName | None) -> None:
-        """Store the table; nothing is read yet."""
-        self.opened = opened
-        self.config = config
-        self._engine = engine
-
-    @property
-    def name(self) -> str:
-        """Its name in the configuration."""
-        return self.opened.name
 
     def plan(self, as_of: Instant = None) -> BoundTablePlan:
         """Plan a pass; nothing is changed.
@@ -199,42 +177,6 @@ class Table(Public):
                 explanation = explain_key(self.opened, wanted, instant, pick)
         return ShownTableExplanation(**vars(explanation))
 
-    def erase(
-        self,
-        keys: Mapping[str, object] | Iterable[Mapping[str, object]],
-        *,
-        reason: str,
-        by: Instant = None,
-    ) -> DryRun[TableErasurePlan, ShownErasure]:
-        """Take rows out of the table and of our own records, so that nobody restores them; it cannot be undone.
-
-        Older versions are the owner's: the report lists what is left of them, and the commands that remove it.
-
-        Args:
-            keys: the values of rows by column, of one key or of several.
-            reason: a text of which a keyed hash is kept.
-            by: the instant by which it has to be done; None: as soon as possible.
-
-        Returns:
-            The planned erasure; `apply()` carries it out.
-
-        Raises:
-            RefusedError: a legal hold covers a row, or the table is a directory without a log.
-            UsageError: the table has no such column, or a value is none of its type.
-        """
-        named = [keys] if isinstance(keys, Mapping) else list(keys)
-        by_ns = None if by is None else self.instant(by)
-        wanted = TableErasureRequest(erased_keys(self.opened, named), reason, by_ns)
-        return planned_table_erasure(self.opened, self._engine, self._picking, wanted)
-
-    def erasures(self) -> list[ShownErasure]:
-        """The erasures of the table, oldest first, finished or not."""
-        return [ShownErasure(**vars(report)) for report in table_erasure_reports(self.opened)]
-
-    def resume_erasures(self) -> list[ShownErasure]:
-        """Go on with the unfinished erasures of the table; their reports."""
-        return resumed_of_table(self.opened, self._engine, self._picking)
-
     def undo(self, run: str) -> TableUndone:
         """Bring back exactly the rows that a pass removed.
 
@@ -299,14 +241,6 @@ class Table(Public):
             UsageError: matplotlib is not installed here.
         """
         return draw(history_chart(self.name, list(self.runs()), None, "row"))
-
-    def instant(self, as_of: Instant) -> int:
-        """An instant in nanoseconds since the epoch; None: the clock's."""
-        now_ns = self.opened.clock()
-        return now_ns if as_of is None else parse_as_of(as_of, now_ns)
-
-    def _picking(self, engines: Engines) -> Callable[[int], Engine]:
-        return partial(engines.pick, self.config.engine, local_limit=self.config.local_limit)
 
     def __repr__(self) -> str:
         return f"Table({self.name!r}: {self.opened.location})"

@@ -6,8 +6,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -30,6 +31,19 @@ if TYPE_CHECKING:
 
 _HEAD = ("STREAM", "ERASURE", "STATE", "SINCE", "BY", "LEFT")
 _NAMED_IN_A_LINE = ("subject", "seq")
+_Keys: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY", help="Rows of a table in place: COLUMN=VALUE, with commas between them."
+    ),
+]
+_FromFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help='A filter, {"subject": …} or {"seq": …} a line; of a table, {"COLUMN": VALUE, …}.',
+    ),
+]
 
 
 @app.command()
@@ -41,19 +55,8 @@ def erase(
         typer.Option(metavar="FILTER", help="Matching subjects: * is one token, > the rest."),
     ] = None,
     seq: Annotated[list[int] | None, typer.Option(metavar="N", help="A sequence.")] = None,
-    key: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="KEY", help="Rows of a table in place: COLUMN=VALUE, with commas between them."
-        ),
-    ] = None,
-    from_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help='A filter, {"subject": …} or {"seq": …} a line; of a table, {"COLUMN": VALUE, …}.',
-        ),
-    ] = None,
+    key: _Keys = None,
+    from_file: _FromFile = None,
     reason: Annotated[
         str | None,
         typer.Option(metavar="TEXT", help="Required; a keyed hash of it is kept."),
@@ -94,30 +97,30 @@ def erase(
         return
     if reason is None:
         raise UsageError("erase: give the reason with --reason TEXT; nothing was changed")
+    terms = ErasureTerms(reason, by, yes=yes, dry_run=dry_run)
     if is_table or key:
-        if subject or seq:
-            raise UsageError(
-                f"{name}: --key names rows of a table in place, --subject and --seq name messages of a stream; "
-                "nothing was changed"
-            )
-        table = warehouse.table(name)
-        keys: list[Mapping[str, object]] = [*_parsed_keys(table, key or ()), *_keys_in(from_file)]
-        _erase_rows(settings, table, keys, reason=reason, by=by, yes=yes, dry_run=dry_run)
+        _refuse_messages(name, subject, seq)
+        _erase_rows(settings, warehouse.table(name), key or (), from_file, terms)
         return
     subjects, seqs = _named_in(from_file)
     messages = erased_messages([*(subject or ()), *subjects], [*(seq or ()), *seqs])
-    carry_out_erasure(settings, name, messages, reason=reason, by=by, yes=yes, dry_run=dry_run)
+    carry_out_erasure(settings, name, messages, terms)
+
+
+@dataclass(frozen=True)
+class ErasureTerms:
+    """The terms of an erasure, other than what it erases."""
+
+    reason: str
+    by: str | None = None
+    yes: bool = False
+    """Whether nobody is asked."""
+    dry_run: bool = False
+    """Whether nothing is erased."""
 
 
 def carry_out_erasure(
-    settings: Settings,
-    name: str,
-    messages: ErasedMessages,
-    *,
-    reason: str,
-    by: str | None = None,
-    yes: bool,
-    dry_run: bool,
+    settings: Settings, name: str, messages: ErasedMessages, terms: ErasureTerms
 ) -> None:
     """Erase messages, or show what would be erased, or ask first.
 
@@ -125,33 +128,38 @@ def carry_out_erasure(
         UsageError: standard input is not a terminal to ask on.
         VerificationError: strings of erased messages are left somewhere.
     """
-    _refuse_unasked(yes=yes, dry_run=dry_run)
+    _refuse_unasked(terms)
     planned = (
         settings.open()
         .stream(name)
-        .erase(subjects=messages.subjects, seqs=messages.seqs, reason=reason, by=by)
+        .erase(subjects=messages.subjects, seqs=messages.seqs, reason=terms.reason, by=terms.by)
     )
-    _carry_out(settings, planned, yes=yes, dry_run=dry_run)
+    _carry_out(settings, planned, terms)
 
 
 def _erase_rows(
     settings: Settings,
     table: Table,
-    keys: Sequence[Mapping[str, object]],
-    *,
-    reason: str,
-    by: str | None,
-    yes: bool,
-    dry_run: bool,
+    texts: Sequence[str],
+    from_file: Path | None,
+    terms: ErasureTerms,
 ) -> None:
     """Erase rows of a table in place, as `carry_out_erasure`."""
-    _refuse_unasked(yes=yes, dry_run=dry_run)
-    planned = table.erase(keys, reason=reason, by=by)
-    _carry_out(settings, planned, yes=yes, dry_run=dry_run)
+    _refuse_unasked(terms)
+    keys: list[Mapping[str, object]] = [*_parsed_keys(table, texts), *_keys_in(from_file)]
+    _carry_out(settings, table.erase(keys, reason=terms.reason, by=terms.by), terms)
 
 
-def _refuse_unasked(*, yes: bool, dry_run: bool) -> None:
-    if not (yes or dry_run or can_ask()):
+def _refuse_messages(name: str, subject: list[str] | None, seq: list[int] | None) -> None:
+    if subject or seq:
+        raise UsageError(
+            f"{name}: --key names rows of a table in place, --subject and --seq name messages of a stream; nothing was "
+            "changed"
+        )
+
+
+def _refuse_unasked(terms: ErasureTerms) -> None:
+    if not (terms.yes or terms.dry_run or can_ask()):
         raise UsageError(
             "erase destroys messages and rows for good, and standard input is not a terminal to ask on: repeat it with "
             "--yes, or look with --dry-run"
@@ -159,11 +167,11 @@ def _refuse_unasked(*, yes: bool, dry_run: bool) -> None:
 
 
 def _carry_out(
-    settings: Settings, planned: DryRunOf[Any, ShownErasure], *, yes: bool, dry_run: bool
+    settings: Settings, planned: DryRunOf[Any, ShownErasure], terms: ErasureTerms
 ) -> None:
-    if dry_run:
+    if terms.dry_run:
         _show(settings, planned.plan)
-    elif yes or _confirmed(planned.plan):
+    elif terms.yes or _confirmed(planned.plan):
         _put(settings, [planned.apply()])
 
 

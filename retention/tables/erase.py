@@ -23,7 +23,6 @@ from retention.tables.erasure_run import (
     with_files,
 )
 from retention.tables.erasure_survey import (
-    refuse_directory,
     survey_table_erasure,
 )
 from retention.tables.erasures import erasures_of
@@ -91,7 +90,7 @@ def erased_keys(table: OpenedTable, keys: Iterable[Mapping[str, Any]]) -> tuple[
         RefusedError: the table is a directory without a log.
         UsageError: the table has no such column, or a value is none of its type.
     """
-    refuse_directory(table)
+    access_of(table).refuse_erasure(table)
     snapshot = access_of(table).read(table)
     texts = [texts_of_key(table, snapshot, key) for key in keys]
     distinct = dict.fromkeys(tuple(sorted(key.items())) for key in texts)
@@ -113,8 +112,8 @@ def plan_table_erasure(
         survey.removed_rows,
         len(survey.live) - dropped,
         dropped,
-        len(survey.own),
-        len(survey.live) + len(survey.former) - len(survey.own),
+        len(survey.written_by_us),
+        len(survey.live) + len(survey.former) - len(survey.written_by_us),
         tuple(survey.lost_undos()),
     )
 
@@ -129,7 +128,7 @@ def erase_rows(
         BusyError: another run holds the lease, or others keep changing the table.
         VerificationError, DamagedError: as `finish_table_erasure`.
     """
-    refuse_directory(table)
+    access_of(table).refuse_erasure(table)
     settle_interrupted(table)
     expire_holds(table)
     with removing(table):

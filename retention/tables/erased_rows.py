@@ -15,6 +15,7 @@ from pyroaring import BitMap64
 
 from retention.config.table_types import format_column
 from retention.core.table_policy import Column
+from retention.delta.log_files import log_directory
 from retention.delta.snapshot import DeltaSnapshot
 from retention.delta.vectors import bitmap_of, positions_of, read_vector
 from retention.engine_port import Engine
@@ -124,9 +125,10 @@ def former_files(
     adds = [
         {"path": quote(path), "partitionValues": _partition_of(path), "size": 0}
         for path in sorted(files.walk(snapshot.root))
-        if path.endswith(".parquet") and not path.startswith("_delta_log/") and path not in live
+        if path.endswith(".parquet") and path not in live
+        if not files.join(snapshot.root, path).startswith(log_directory(snapshot.root))
     ]
-    found = []
+    former = []
     for add in adds:
         try:
             [rows] = _matching(snapshot, keys, [add], [0], choose)
@@ -134,8 +136,8 @@ def former_files(
             # The search names what nobody can read.
             continue
         if rows:
-            found.append(ErasedFile(add, rows, 0, BitMap64()))
-    return found
+            former.append(ErasedFile(add, rows, 0, BitMap64()))
+    return former
 
 
 def rows_at(location: str, positions: BitMap64) -> Iterator[pa.Table]:

@@ -123,13 +123,16 @@ def keys_of(content: NeedleFile) -> list[Key]:
 
 def with_files(record: ErasureRecord, survey: TableErasureSurvey) -> ErasureRecord:
     """The record with the files that leave the table or are deleted, and the runs that lose their undo."""
-    keyed, own = keyed_hash_of(survey.table.warehouse), {file.path for file in survey.own}
-    shown = concealed_paths(own, survey.needles, keyed) if own else {}
+    keyed, ours = (
+        keyed_hash_of(survey.table.warehouse),
+        {file.path for file in survey.written_by_us},
+    )
+    shown = concealed_paths(ours, survey.needles, keyed) if ours else {}
     known = {file.path: file for file in record.deleted}
-    for path in own:
+    for path in ours:
         size = files.length(files.join(survey.snapshot.root, path)) or 0
         known[shown[path]] = DeletedFile(path=shown[path], bytes=size)
-    former = {file.path for file in (*survey.live, *survey.former)} - own
+    former = {file.path for file in (*survey.live, *survey.former)} - ours
     return record.updated(
         deleted=[known[path] for path in sorted(known)],
         former=sorted({*record.former, *map(keyed.of, former)}),
@@ -239,8 +242,8 @@ def _delete_own_files(
     survey = survey_table_erasure(table, keys, choose)
     # Readers of the version before the removal need its files, whoever wrote them.
     keyed = keyed_hash_of(table.warehouse)
-    own = [file for file in survey.own if keyed.of(file.path) not in record.former]
-    files.delete(files.join(table.location, file.path) for file in own)
+    ours = [file for file in survey.written_by_us if keyed.of(file.path) not in record.former]
+    files.delete(files.join(table.location, file.path) for file in ours)
     reached(Step.ERASED_COPIES_DELETED)
     for run in record.lost_undos:
         erase_changes(table, run)

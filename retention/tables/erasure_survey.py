@@ -60,7 +60,7 @@ class TableErasureSurvey:
         return sum(file.removed for file in self.live)
 
     @cached_property
-    def own(self) -> list[ErasedFile]:
+    def written_by_us(self) -> list[ErasedFile]:
         """The former files that our runs wrote."""
         written = {
             path
@@ -109,7 +109,7 @@ def survey_table_erasure(
         UsageError: the table has no such column, or a value is none of its type.
         DamagedError, StorageError: the table cannot be read.
     """
-    refuse_directory(table)
+    access_of(table).refuse_erasure(table)
     snapshot = access_of(table).read_to_commit(table)
     refuse_unsafe(snapshot)
     typed = typed_keys(table, snapshot, keys)
@@ -124,20 +124,6 @@ def survey_table_erasure(
     if holds:
         _refuse_held_own(survey, TableHolds.of(table, snapshot, holds), holds, choose)
     return survey
-
-
-def refuse_directory(table: OpenedTable) -> None:
-    """Refuse an erasure in a directory of Parquet files, of which only whole files are removed.
-
-    Raises:
-        RefusedError: the table is one.
-    """
-    if table.format == "parquet":
-        raise RefusedError(
-            f"{table.name}: a directory of Parquet files has no log, so that no row can be taken out of a file while "
-            f"others read it; nothing was changed; let no program read or write {table.location}, replace the files "
-            "by copies without the rows, and delete them, or make it a Delta table"
-        )
 
 
 def _refuse_held(
@@ -156,7 +142,7 @@ def _refuse_held_own(
     survey: TableErasureSurvey, covering: TableHolds, holds: Sequence[Hold], choose: ChooseEngine
 ) -> None:
     """Refuse if a file about to be deleted has any held row."""
-    tasks = [partial(_task_of, file) for file in survey.own]
+    tasks = [partial(_task_of, file) for file in survey.written_by_us]
     for by_hold in covering.covered(tasks, choose):
         _refuse(survey.table, holds, (hold for hold, rows in by_hold.items() if rows))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from retention.core.spoken_commands import command
 from retention.core.units import format_size
 from retention.core.wording import counted
+from retention.delta.log_files import log_directory
 from retention.views.wording import brief_instant
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _left_text(report: ErasureReport) -> Iterator[str]:
 def _owners_text(report: ErasureReport, location: str) -> Iterator[str]:
     """The commands with which the owner of a table removes what is left of older versions."""
     inside = [each.location for each in report.traces if each.location.startswith(f"{location}/")]
-    in_log = [each for each in inside if each.startswith(f"{location}/_delta_log/")]
+    in_log = [each for each in inside if each.startswith(f"{log_directory(location)}/")]
     named = location.replace("`", "``")
     if len(in_log) < len(inside):
         yield "  the table's owner deletes files of older versions, when no reader needs them, in Spark SQL:"
