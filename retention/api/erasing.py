@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from retention.api.dry_run import DryRun
@@ -15,10 +16,21 @@ from retention.apply.erase import (
 )
 from retention.context.context import OpenedStream
 from retention.engines.select import EngineName, Engines
+from retention.tables.erase import (
+    TableErasurePlan,
+    TableErasureRequest,
+    erase_rows,
+    plan_table_erasure,
+    resume_table_erasures,
+)
+from retention.tables.erased_rows import ChooseEngine
+from retention.tables.opened import OpenedTable
 from retention.views.notebook import ShownErasure
-from retention.views.text_erase import erasure_plan_text
+from retention.views.text_erase import erasure_plan_text, table_erasure_plan_text
 
 PlannedErasure = DryRun[ErasurePlan, ShownErasure]
+Picking = Callable[[Engines], ChooseEngine]
+"""A function that gives, of some engines, the one for a number of bytes."""
 DELETED = "delete with erasure"
 """The reason of an erasure by `delete`, which takes none."""
 
@@ -44,6 +56,31 @@ def resumed(opened: OpenedStream, engine: EngineName | None) -> list[ShownErasur
     """Go on with the unfinished erasures of a stream; their reports."""
     with Engines(engine) as engines:
         return [ShownErasure(**vars(report)) for report in resume_erasures(opened, engines)]
+
+
+def planned_table_erasure(
+    table: OpenedTable, engine: EngineName | None, pick: Picking, wanted: TableErasureRequest
+) -> DryRun[TableErasurePlan, ShownErasure]:
+    """A planned erasure of rows; `apply` carries it out."""
+
+    def find() -> TableErasurePlan:
+        with Engines(engine) as engines:
+            return plan_table_erasure(table, wanted, pick(engines))
+
+    def act() -> ShownErasure:
+        with Engines(engine) as engines:
+            return ShownErasure(**vars(erase_rows(table, wanted, pick(engines))))
+
+    return DryRun(find, act, table_erasure_plan_text).looked()
+
+
+def resumed_of_table(
+    table: OpenedTable, engine: EngineName | None, pick: Picking
+) -> list[ShownErasure]:
+    """Go on with the unfinished erasures of a table; their reports."""
+    with Engines(engine) as engines:
+        reports = resume_table_erasures(table, pick(engines))
+    return [ShownErasure(**vars(report)) for report in reports]
 
 
 def _erase(opened: OpenedStream, engine: EngineName | None, wanted: ErasureRequest) -> ShownErasure:

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from retention.api.dry_run import DryRun
+from retention.api.erasable_table import ErasableTable
 from retention.api.public import Public
 from retention.apply.guards import Guards
 from retention.config.describe_table import limits_in_words
-from retention.config.table import TableConfig
 from retention.core.arguments import checked_class
 from retention.core.display import DisplayedDict, fields_html
 from retention.core.json_object import JsonObject
-from retention.core.units import parse_as_of
-from retention.engine_port import Engine
-from retention.engines.select import EngineName, Engines
+from retention.engines.select import Engines
 from retention.errors import UsageError
 from retention.history.kinds import TableUndone
 from retention.history.record import RunRecord
@@ -32,7 +29,6 @@ from retention.plots.picture import Picture
 from retention.plots.plan import table_plan_chart
 from retention.tables.apply import apply_now, apply_plan
 from retention.tables.explain import explain_key, explain_row
-from retention.tables.opened import OpenedTable
 from retention.tables.plan import TablePlan
 from retention.tables.planfile import save_table_plans
 from retention.tables.planning import plan_table
@@ -59,19 +55,8 @@ if TYPE_CHECKING:
 
 
 @checked_class
-class Table(Public):
+class Table(ErasableTable):
     """A table of another owner, whose rows the configured limits remove where they are."""
-
-    def __init__(self, opened: OpenedTable, config: TableConfig, engine: EngineName | None) -> None:
-        """Store the table; nothing is read yet."""
-        self.opened = opened
-        self.config = config
-        self._engine = engine
-
-    @property
-    def name(self) -> str:
-        """Its name in the configuration."""
-        return self.opened.name
 
     def plan(self, as_of: Instant = None) -> BoundTablePlan:
         """Plan a pass; nothing is changed.
@@ -256,14 +241,6 @@ class Table(Public):
             UsageError: matplotlib is not installed here.
         """
         return draw(history_chart(self.name, list(self.runs()), None, "row"))
-
-    def instant(self, as_of: Instant) -> int:
-        """An instant in nanoseconds since the epoch; None: the clock's."""
-        now_ns = self.opened.clock()
-        return now_ns if as_of is None else parse_as_of(as_of, now_ns)
-
-    def _picking(self, engines: Engines) -> Callable[[int], Engine]:
-        return partial(engines.pick, self.config.engine, local_limit=self.config.local_limit)
 
     def __repr__(self) -> str:
         return f"Table({self.name!r}: {self.opened.location})"

@@ -16,7 +16,9 @@ from retention.context.holds import holds_ledger
 from retention.core.json_object import JsonObject
 from retention.core.labels import labelled
 from retention.core.progress import with_progress
+from retention.core.spoken_commands import command
 from retention.core.subjects import path_name
+from retention.core.wording import counted
 from retention.datafile.parquet import read_columns
 from retention.engines.select import Engines
 from retention.erasure.copies import companions_of, dead_copies, orphaned_digests, unused_vectors
@@ -31,15 +33,23 @@ from retention.erasure.needle_file import (
 )
 from retention.erasure.needles import Needles, needles_of_rows
 from retention.erasure.own_records import ErasedNames, conceal_holds, erase_arguments
-from retention.erasure.record import DeletedFile, ErasureRecord, Erasures, Trace
+from retention.erasure.proof import Proof
+from retention.erasure.record import DeletedFile, ErasureRecord, Erasures
 from retention.erasure.report import ErasureReport
-from retention.erasure.search import SearchResult, search
-from retention.errors import BusyError, ConflictError, RetentionError, StalePlanError
+from retention.erasure.search import SearchResult
+from retention.errors import (
+    BusyError,
+    ConflictError,
+    RetentionError,
+    StalePlanError,
+    VerificationError,
+)
 from retention.history.kinds import Erased
 from retention.history.runs import history_of
 from retention.rules.erase import Erase, ErasedMessages
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
+from retention.storage.parallel import in_threads
 from retention.stores.consumer_table import ConsumerTable
 from retention.stores.holds import HoldRecords
 from retention.stores.kept_ids import IdDigests, RemovedIds, UnstoredIds
@@ -163,6 +173,7 @@ def report_of(
         searched_files=0 if searched is None else searched.files,
         searched_bytes=0 if searched is None else searched.bytes_raw,
         undecodable=() if searched is None else searched.undecodable,
+        vanished=() if searched is None else searched.vanished,
     )
 
 
@@ -238,7 +249,7 @@ def _proved(
     opened: OpenedStream, record: ErasureRecord, content: NeedleFile, messages: ErasedMessages
 ) -> ErasureReport:
     """Destroy what our own records say, search everything that is left, and end the erasure if nothing is found."""
-    needles = content.needles.without(_survivors(opened))
+    needles = content.needles.without(_survivors(opened, record, messages))
     names = ErasedNames(messages, frozenset(_texts(needles)))
     erase_arguments(history_of(opened.warehouse, opened.name), names)
     keyed = keyed_hash_of(opened.warehouse)
@@ -248,24 +259,17 @@ def _proved(
     generation = opened.store.lifetime().generation
     ConsumerTable(opened.root, generation).forget(names.are_in)
     erasures = erasures_of(opened)
-    places = [opened.warehouse, opened.layout.messages]
-    spared = [erasures.needles(record.id), *_of_others(opened)]
-    searched = search(places, needles, spared=spared)
-    traces = [
-        Trace(
-            location=at.location,
-            what=at.kind,
-            encoding=at.encoding,
-            view=at.view,
-            offset=at.offset,
-        )
-        for at in searched.findings
-    ]
-    if traces != record.traces:
-        record = record.updated(traces=traces)
-        erasures.write(record)
+    runs = files.join(opened.warehouse, "runs", path_name(opened.name))
+    proof = Proof(
+        erasures,
+        keyed,
+        places=(opened.warehouse, opened.layout.messages),
+        spared=(erasures.needles(record.id), *_of_others(opened)),
+        decodable=(opened.root, opened.layout.messages, runs),
+    )
+    record, searched = proof.searched(record, needles)
     report = report_of(opened, record, needles, searched)
-    if traces:
+    if not record.is_clean:
         return report
     done = replace(report, record=record.updated(state="done", key=None))
     erasures.write_report(record.id, done.as_json())
@@ -276,7 +280,7 @@ def _closed(opened: OpenedStream, record: ErasureRecord) -> ErasureReport:
     """Destroy the needles and the key of an erasure with a report."""
     erasures = erasures_of(opened)
     destroy_needles(erasures.needles(record.id))
-    record = record.updated(state="done", key=None, traces=[])
+    record = record.updated(state="done", key=None, traces=[], unread=[])
     erasures.write(record)
     return report_of(opened, record)
 
@@ -290,13 +294,29 @@ def _texts(needles: Needles) -> Iterator[str]:
         yield string.decode(errors="replace")
 
 
-def _survivors(opened: OpenedStream) -> Iterator[pa.Table]:
-    """The texts of all messages that stay, a file at a time."""
+def _survivors(
+    opened: OpenedStream, record: ErasureRecord, messages: ErasedMessages
+) -> Iterator[pa.Table]:
+    """The texts of all messages that stay, a file at a time.
+
+    Raises:
+        VerificationError: a message of the erasure is live.
+    """
     if not opened.store.exists():
         return
     kept = opened.store.data_files(opened.store.snapshot().files)
-    for file in with_progress(kept, len(kept), "reading messages that stay"):
-        yield read_columns(file, _TEXTS)[0]
+    read = in_threads(
+        lambda file: read_columns(file, ("seq", *_TEXTS))[0],
+        kept,
+        files.read_parallelism(opened.root),
+    )
+    for rows in with_progress(read, len(kept), "reading messages that stay"):
+        if live := int(messages.takes(rows).sum()):
+            raise VerificationError(
+                f"{opened.name}: the table still has {counted(live, 'message')} of erasure {record.id}, so that it is "
+                f"unfinished; run {command('erase', opened.name, options='--resume')}"
+            )
+        yield rows.drop_columns("seq")
 
 
 def _of_others(opened: OpenedStream) -> Iterator[str]:

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -20,13 +21,29 @@ from retention.cli.settings import Settings, settings_of
 from retention.errors import UsageError, VerificationError
 
 if TYPE_CHECKING:
-    from retention.api.stream import Stream
+    from retention.api.dry_run import DryRun as DryRunOf
+    from retention.api.table import Table
     from retention.apply.erase import ErasurePlan
     from retention.erasure.report import ErasureReport
     from retention.rules.erase import ErasedMessages
+    from retention.tables.erase import TableErasurePlan
+    from retention.views.notebook import ShownErasure
 
 _HEAD = ("STREAM", "ERASURE", "STATE", "SINCE", "BY", "LEFT")
 _NAMED_IN_A_LINE = ("subject", "seq")
+_Keys: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY", help="Rows of a table in place: COLUMN=VALUE, with commas between them."
+    ),
+]
+_FromFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help='A filter, {"subject": …} or {"seq": …} a line; of a table, {"COLUMN": VALUE, …}.',
+    ),
+]
 
 
 @app.command()
@@ -38,12 +55,8 @@ def erase(
         typer.Option(metavar="FILTER", help="Matching subjects: * is one token, > the rest."),
     ] = None,
     seq: Annotated[list[int] | None, typer.Option(metavar="N", help="A sequence.")] = None,
-    from_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help='A filter or a sequence a line: {"subject": …} or {"seq": …}.'
-        ),
-    ] = None,
+    key: _Keys = None,
+    from_file: _FromFile = None,
     reason: Annotated[
         str | None,
         typer.Option(metavar="TEXT", help="Required; a keyed hash of it is kept."),
@@ -62,6 +75,8 @@ def erase(
 ) -> None:
     """Erase messages at once, despite grace, so that no copy of them is left; it cannot be undone.
 
+    Rows of a table in place leave the table and our records; older versions are deleted by the table's owner.
+
     Legal holds win. The search for what was erased reads every file that is left; until it finds nothing, the erasure
     is unfinished (exit code 6).
     """
@@ -75,25 +90,37 @@ def erase(
     if len(named) != 1:
         raise UsageError("erase: name one stream; --status lists the erasures of several")
     name = named[0]
+    warehouse = settings.open()
+    is_table = name in warehouse.tables()
     if resume:
-        _put(settings, _stream(settings, name).resume_erasures())
+        _put(settings, (warehouse.table if is_table else warehouse.stream)(name).resume_erasures())
         return
     if reason is None:
         raise UsageError("erase: give the reason with --reason TEXT; nothing was changed")
+    terms = ErasureTerms(reason, by, yes=yes, dry_run=dry_run)
+    if is_table or key:
+        _refuse_messages(name, subject, seq)
+        _erase_rows(settings, warehouse.table(name), key or (), from_file, terms)
+        return
     subjects, seqs = _named_in(from_file)
     messages = erased_messages([*(subject or ()), *subjects], [*(seq or ()), *seqs])
-    carry_out_erasure(settings, name, messages, reason=reason, by=by, yes=yes, dry_run=dry_run)
+    carry_out_erasure(settings, name, messages, terms)
+
+
+@dataclass(frozen=True)
+class ErasureTerms:
+    """The terms of an erasure, other than what it erases."""
+
+    reason: str
+    by: str | None = None
+    yes: bool = False
+    """Whether nobody is asked."""
+    dry_run: bool = False
+    """Whether nothing is erased."""
 
 
 def carry_out_erasure(
-    settings: Settings,
-    name: str,
-    messages: ErasedMessages,
-    *,
-    reason: str,
-    by: str | None = None,
-    yes: bool,
-    dry_run: bool,
+    settings: Settings, name: str, messages: ErasedMessages, terms: ErasureTerms
 ) -> None:
     """Erase messages, or show what would be erased, or ask first.
 
@@ -101,41 +128,73 @@ def carry_out_erasure(
         UsageError: standard input is not a terminal to ask on.
         VerificationError: strings of erased messages are left somewhere.
     """
-    if not (yes or dry_run or can_ask()):
-        raise UsageError(
-            "erase destroys messages for good, and standard input is not a terminal to ask on: repeat it with --yes, "
-            "or look with --dry-run"
-        )
-    planned = _stream(settings, name).erase(
-        subjects=messages.subjects, seqs=messages.seqs, reason=reason, by=by
+    _refuse_unasked(terms)
+    planned = (
+        settings.open()
+        .stream(name)
+        .erase(subjects=messages.subjects, seqs=messages.seqs, reason=terms.reason, by=terms.by)
     )
-    if dry_run:
+    _carry_out(settings, planned, terms)
+
+
+def _erase_rows(
+    settings: Settings,
+    table: Table,
+    texts: Sequence[str],
+    from_file: Path | None,
+    terms: ErasureTerms,
+) -> None:
+    """Erase rows of a table in place, as `carry_out_erasure`."""
+    _refuse_unasked(terms)
+    keys: list[Mapping[str, object]] = [*_parsed_keys(table, texts), *_keys_in(from_file)]
+    _carry_out(settings, table.erase(keys, reason=terms.reason, by=terms.by), terms)
+
+
+def _refuse_messages(name: str, subject: list[str] | None, seq: list[int] | None) -> None:
+    if subject or seq:
+        raise UsageError(
+            f"{name}: --key names rows of a table in place, --subject and --seq name messages of a stream; nothing was "
+            "changed"
+        )
+
+
+def _refuse_unasked(terms: ErasureTerms) -> None:
+    if not (terms.yes or terms.dry_run or can_ask()):
+        raise UsageError(
+            "erase destroys messages and rows for good, and standard input is not a terminal to ask on: repeat it with "
+            "--yes, or look with --dry-run"
+        )
+
+
+def _carry_out(
+    settings: Settings, planned: DryRunOf[Any, ShownErasure], terms: ErasureTerms
+) -> None:
+    if terms.dry_run:
         _show(settings, planned.plan)
-        return
-    if not yes and not _confirmed(planned.plan):
-        return
-    _put(settings, [planned.apply()])
+    elif terms.yes or _confirmed(planned.plan):
+        _put(settings, [planned.apply()])
 
 
-def _stream(settings: Settings, name: str) -> Stream:
-    return settings.open().stream(name)
-
-
-def _show(settings: Settings, plan: ErasurePlan) -> None:
-    from retention.views.text_erase import erasure_plan_text
-
+def _show(settings: Settings, plan: ErasurePlan | TableErasurePlan) -> None:
     if settings.format == "table":
-        put_report(erasure_plan_text(plan))
+        put_report(_plan_text(plan))
     else:
         put_json(settings, plan.as_json(), [plan.as_json()])
 
 
-def _confirmed(plan: ErasurePlan) -> bool:
-    from retention.views.text_erase import erasure_plan_text
-
-    for line in erasure_plan_text(plan):
+def _confirmed(plan: ErasurePlan | TableErasurePlan) -> bool:
+    for line in _plan_text(plan):
         say(line)
     return typer.confirm("Erase them? It cannot be undone.", err=True)
+
+
+def _plan_text(plan: ErasurePlan | TableErasurePlan) -> Iterator[str]:
+    from retention.tables.erase import TableErasurePlan
+    from retention.views.text_erase import erasure_plan_text, table_erasure_plan_text
+
+    if isinstance(plan, TableErasurePlan):
+        return table_erasure_plan_text(plan)
+    return erasure_plan_text(plan)
 
 
 def _put(settings: Settings, reports: Sequence[ErasureReport]) -> None:
@@ -147,12 +206,28 @@ def _put(settings: Settings, reports: Sequence[ErasureReport]) -> None:
     else:
         entries = [report.as_json() for report in reports]
         put_json(settings, entries, entries)
-    left = next((report for report in reports if not report.is_done), None)
-    if left is not None:
+    for report in reports:
+        _refuse_unfinished(report)
+
+
+def _refuse_unfinished(report: ErasureReport) -> None:
+    """Fail if something is left of an erasure.
+
+    Raises:
+        VerificationError: it is unfinished.
+    """
+    record = report.record
+    if record.traces:
         raise VerificationError(
-            f"{left.stream}: erasure {left.record.id} is unfinished: {len(left.traces)} places still have strings of "
-            f"erased messages, such as {left.traces[0].location}; the messages themselves are erased; change or delete "
-            "these files, then repeat the command with --resume"
+            f"{report.stream}: erasure {record.id} is unfinished: {len(record.traces)} places still have strings of "
+            f"erased messages, such as {record.traces[0].location}; the messages themselves are erased; change or "
+            "delete these files, then repeat the command with --resume"
+        )
+    if record.unread:
+        raise VerificationError(
+            f"{report.stream}: erasure {record.id} is unfinished: {len(record.unread)} files cannot be decoded, so "
+            f"nobody can tell what they contain, such as {record.unread[0]}; the messages themselves are erased; "
+            "restore, repair or delete these files, then repeat the command with --resume"
         )
 
 
@@ -160,10 +235,11 @@ def _list(settings: Settings, streams: Sequence[str]) -> None:
     from retention.views.text_erase import erasure_row
 
     warehouse = settings.open()
+    tables = set(warehouse.tables())
     reports = [
         report
-        for name in (streams or warehouse.streams())
-        for report in warehouse.stream(name).erasures()
+        for name in (streams or [*warehouse.streams(), *warehouse.tables()])
+        for report in (warehouse.table if name in tables else warehouse.stream)(name).erasures()
     ]
     if settings.format == "table":
         put_table(_HEAD, (erasure_row(report.stream, report.record) for report in reports))
@@ -190,6 +266,26 @@ def _named_in(place: Path | None) -> tuple[list[str], list[int]]:
                 'filter, a sequence, {"subject": …} or {"seq": …}'
             )
     return subjects, seqs
+
+
+def _parsed_keys(table: Table, texts: Sequence[str]) -> list[dict[str, str]]:
+    from retention.tables.holds import parse_held_key
+
+    return [parse_held_key(table.opened, text) for text in texts]
+
+
+def _keys_in(place: Path | None) -> list[dict[str, object]]:
+    """The keys of a file, a JSON object a line."""
+    keys: list[dict[str, object]] = []
+    for number, line in enumerate(_lines(place), start=1):
+        value = _value(line)
+        if not isinstance(value, dict):
+            raise UsageError(
+                f"{place}: line {number} is no key; nothing was changed; write a JSON object of columns and values, "
+                'such as {"tenant": "a", "user_id": 7}'
+            )
+        keys.append(value)
+    return keys
 
 
 def _lines(place: Path | None) -> Iterator[str]:

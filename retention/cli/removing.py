@@ -71,16 +71,14 @@ def delete(
 
     if erase:
         from retention.api.erasing import DELETED
-        from retention.cli.erasing import carry_out_erasure
+        from retention.cli.erasing import ErasureTerms, carry_out_erasure
         from retention.rules.erase import erased_messages
 
         carry_out_erasure(
             settings_of(ctx),
             stream,
             erased_messages((), seqs),
-            reason=DELETED,
-            yes=yes,
-            dry_run=dry_run,
+            ErasureTerms(DELETED, yes=yes, dry_run=dry_run),
         )
         return
     request = delete_request(seqs)

@@ -178,6 +178,10 @@ _KINDS: Mapping[str, tuple[str, Any]] = {
         "keys and values",
         dict[_Text, Any] | list[tuple[_Text, Any]],
     ),
+    "Mapping[str, object] | Iterable[Mapping[str, object]]": (
+        "a dict with texts as keys, or several",
+        dict[_Text, Any] | list[dict[_Text, Any]],
+    ),
     "EngineName": ("'auto', 'spark' or 'local'", Literal["auto", "spark", "local"]),
     "EraName": ("'0.8' or '0.9'", Literal["0.8", "0.9"]),
     "ReaderKind": ("'consumer' or 'group'", Literal["consumer", "group"]),

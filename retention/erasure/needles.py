@@ -14,7 +14,7 @@ from retention.core import headers
 from retention.erasure.encodings import MIN_BYTES, RAW
 from retention.erasure.patterns import PatternIndex
 
-KINDS = ("subject", "key", "payload", "header", "msg_id")
+KINDS = ("subject", "key", "payload", "header", "msg_id", "value")
 HEAD_BYTES = 32
 """The bytes of a value that truncated statistics still contain: Delta keeps 32 characters, Parquet 64 bytes."""
 MAX_WHOLE_BYTES = 4 << 10

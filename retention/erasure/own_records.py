@@ -9,6 +9,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from retention.erasure.concealing import concealed
 from retention.erasure.keyed_hash import KeyedHash
 from retention.history.chain import ERASABLE
 from retention.history.erasing import erase_values
@@ -17,7 +18,6 @@ from retention.rules.erase import ErasedMessages
 from retention.stores.holds import HoldRecords
 
 _WORD = re.compile(r"[^\s,;\"'()]+")
-_CONCEALED = "erased:"
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class ErasedNames:
     def are_in(self, text: str) -> bool:
         """Whether a text is such a name, or has one as a word."""
         words = [text, *_WORD.findall(text)]
+        words += [part for word in words for part in word.split("=") if part != word]
         if not self.strings and not self.messages.subjects:
             return False
         return any(
@@ -59,7 +60,10 @@ def conceal_holds(records: HoldRecords, names: ErasedNames, keyed: KeyedHash) ->
         if hold.end is not None
         if any(
             text is not None and names.are_in(text)
-            for text in (hold.subject, hold.reason, hold.owner, hold.end.reason)
+            for text in (
+                *(hold.subject, hold.reason, hold.owner, hold.end.reason),
+                *(hold.values or {}).values(),
+            )
         )
     ]
     for hold in naming:
@@ -68,7 +72,7 @@ def conceal_holds(records: HoldRecords, names: ErasedNames, keyed: KeyedHash) ->
 
 
 def _concealed(names: ErasedNames, keyed: KeyedHash, text: str) -> str:
-    return _CONCEALED + keyed.of(text) if names.are_in(text) else text
+    return concealed(keyed, text) if names.are_in(text) else text
 
 
 def _runs_naming(history: History, names: ErasedNames) -> Iterator[str]:

@@ -44,10 +44,9 @@ def pages(file: pq.ParquetFile, source: pa.NativeFile) -> Iterator[bytes]:
     for group in range(file.metadata.num_row_groups):
         for number in range(file.metadata.num_columns):
             column = file.metadata.row_group(group).column(number)
-            begins = [column.data_page_offset]
-            if column.has_dictionary_page and column.dictionary_page_offset:
-                begins.append(column.dictionary_page_offset)
-            source.seek(min(begins))
+            # A column without rows may have no data page, which has the offset 0 then.
+            begins = (column.data_page_offset, column.dictionary_page_offset)
+            source.seek(min((begin for begin in begins if begin), default=0))
             yield from _pages_of(source.read(column.total_compressed_size), column.compression)
 
 
@@ -85,6 +84,9 @@ def _decompressed(body: bytes, fields: dict[int, Any], codec: pa.Codec | None) -
         codec = codec if header.get(_IS_COMPRESSED, True) else None
     if codec is None or len(body) == levels:
         return body
+    if fields[_DECODED_BYTES] == levels:
+        # Arrow cannot decompress a frame without content, as in a file without rows.
+        return body[:levels]
     decoded = codec.decompress(body[levels:], fields[_DECODED_BYTES] - levels, asbytes=True)
     return body[:levels] + decoded
 

@@ -30,6 +30,7 @@ class Trace(JsonDocument):
     """A place that still has a string of an erased message."""
 
     location: Name
+    """The file; names in its path that have an erased string are replaced by keyed hashes."""
     what: Name
     """The kind of the string, such as `payload` or `subject`."""
     encoding: Name
@@ -59,7 +60,7 @@ class ErasureRecord(JsonDocument):
     """The instant by which it has to be done; None: no instant was named."""
     initiator: dict[str, Any]
     below: Natural
-    """The next sequence when it began: later messages are not part of it."""
+    """The next sequence when it began, or the version of the table: what comes later is not part of it."""
     subjects: list[Digest]
     """Keyed hashes of the first subjects, in the order of the subjects."""
     request: Digest
@@ -70,19 +71,33 @@ class ErasureRecord(JsonDocument):
     named_seqs: Natural
     replayed: bool = False
     """Whether the ledger had it and the warehouse did not, after a restore from a backup."""
+    keys: list[Digest] = Field(default_factory=list)
+    """Keyed hashes of the first keys of rows of a table."""
+    named_keys: Natural = 0
+    records: dict[Identifier, dict[Name, str]] = Field(default_factory=dict)
+    """Run on a table → the SHA-256 of its `changes` and `evidence` as the erasure left them; empty: it is at it."""
     key: Key | None
     """The key of the file with the request and the needles; None: both are destroyed."""
     deleted: list[DeletedFile] = Field(default_factory=list)
     """The files with erased messages; each of them is deleted at the end."""
+    former: list[Digest] = Field(default_factory=list)
+    """Keyed hashes of the paths of files of older versions of a table in place that have erased rows."""
     lost_undos: list[Identifier] = Field(default_factory=list)
     """The runs that can no longer be undone, because one of these files is theirs."""
     traces: list[Trace] = Field(default_factory=list)
     """The places where the last search found strings of erased messages."""
+    unread: list[Name] = Field(default_factory=list)
+    """The files of the stream or table whose content the last search could not decode, or that it missed."""
 
     @property
     def is_done(self) -> bool:
         """Whether nothing is left to do."""
         return self.state == "done"
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether the last search read every file of ours, and found nothing."""
+        return not (self.traces or self.unread)
 
     def updated(self, **fields: object) -> ErasureRecord:
         """The record with new, unchecked values of given fields."""
@@ -95,10 +110,10 @@ class ErasureRecord(JsonDocument):
 
 @dataclass(frozen=True)
 class Erasures:
-    """The erasures of one stream, `<stream>/_retention/erasures/`."""
+    """The erasures of one stream or table, in its directory of the warehouse, `_retention/erasures/`."""
 
     root: str
-    """The stream's directory."""
+    """The directory of the stream, or of our records of the table."""
     stream: str
 
     def all(self) -> list[ErasureRecord]:

@@ -27,6 +27,10 @@ class ErasureReport:
     searched_bytes: int = 0
     undecodable: tuple[str, ...] = ()
     """The locations of files that could be searched only as they are stored."""
+    vanished: tuple[str, ...] = ()
+    """The locations of files that were deleted before they could be searched."""
+    location: str | None = None
+    """The location of a table in place, whose owner removes older versions; None: of a stream."""
 
     @property
     def is_done(self) -> bool:
@@ -54,4 +58,5 @@ class ErasureReport:
             "searched_files": self.searched_files,
             "searched_bytes": self.searched_bytes,
             "undecodable": list(self.undecodable),
+            "vanished": list(self.vanished),
         }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -55,6 +55,11 @@ class SearchResult:
         """Whether no needle was found."""
         return not self.findings
 
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """The files of which the search cannot tell what they contain."""
+        return tuple(sorted({*self.undecodable, *self.vanished}))
+
 
 @dataclass
 class _FileSearch:
@@ -71,7 +76,7 @@ class _FileSearch:
 
     def run(self, path: str) -> _FileSearch:
         """Search the path of the file, then all its views."""
-        self._search(View("path", iter([path.encode(errors="surrogateescape")])))
+        self.search_text(path)
         try:
             with files.reading(self.location) as source:
                 for view in views(source):
@@ -83,6 +88,11 @@ class _FileSearch:
         except FileNotFoundError:
             self.is_vanished = True
         return self
+
+    def search_text(self, path: str) -> bool:
+        """Search a path, and return whether anything is found."""
+        self._search(View("path", iter([path.encode(errors="surrogateescape")])))
+        return bool(self.findings)
 
     def _search(self, view: View) -> int:
         """Search a view as far as it can be read, and return its length."""
@@ -135,6 +145,17 @@ def search(places: Sequence[str], needles: Needles, *, spared: Sequence[str] = (
     for part in _parts(needles.distinct()):
         result = _search_files(wanted, part, result.findings)
     return result
+
+
+def texts_with(texts: Iterable[str], needles: Needles) -> set[str]:
+    """The texts of some, such as paths, that contain a needle in any form."""
+    naming: set[str] = set()
+    for part in _parts(needles.distinct()):
+        index = PatternIndex(part.strings, FORMS)
+        for text in {*texts} - naming:
+            if _FileSearch("", part, index).search_text(text):
+                naming.add(text)
+    return naming
 
 
 def _search_files(

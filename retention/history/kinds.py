@@ -117,6 +117,14 @@ class TableUndone(TableRun):
     """Files with rows that came back on their own, because others had changed their old file."""
 
 
+class TableErased(TableRun):
+    """The removal of rows by an erasure; it cannot be undone."""
+
+    kind: Literal["erase_table"] = "erase_table"
+    erasure: Identifier
+    """The erasure whose request and report have the details."""
+
+
 class Undone(RunRecord):
     """An undo of another run."""
 
@@ -276,6 +284,7 @@ _SHAPES: Mapping[str, type[RunRecord]] = {
     "reclaim": Reclaimed,
     "apply_table": TableApplied,
     "undo_table": TableUndone,
+    "erase_table": TableErased,
     "reclaim_table": TableReclaimed,
 }
 _REPAIRS: Mapping[str, type[Repaired]] = {

@@ -299,6 +299,14 @@ def key_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return values.cast(pa.binary())
 
 
+def key_bytes(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
+    """The key of each row as bytes, different for different keys; null where a column is null: there is no key."""
+    texts = [key_text(values) for values in columns]
+    lengths = [pc.binary_length(text).cast(pa.string()).cast(pa.binary()) for text in texts]
+    parts = [part for pair in zip(lengths, texts, strict=True) for part in pair]
+    return pc.binary_join_element_wise(*parts, pa.scalar(b"\0", pa.binary()))
+
+
 def _read(task: NarrowFile, wanted: Sequence[NarrowColumn]) -> tuple[pa.Table, ReadCount]:
     """Columns of a file in its own types by their narrow names, null if the file does not have them; the bytes read."""
     try:

@@ -272,6 +272,8 @@ class HoldRecords:
             fields = _fields(self._place(hold.id, suffix))
             texts = {name: fields[name] for name in _TEXTS if fields.get(name) is not None}
             changed = fields | {name: concealed(text) for name, text in texts.items()}
+            if values := fields.get("values"):
+                changed["values"] = {name: concealed(text) for name, text in values.items()}
             content = json.dumps(with_checksum(changed)).encode()
             files.replace(self._place(hold.id, suffix), content)
         reached(Step.HOLD_CONCEALED)

@@ -102,6 +102,14 @@ class TableAccess(Protocol):
         """Delete files that our passes removed."""
         ...
 
+    def refuse_erasure(self, table: OpenedTable) -> None:
+        """Refuse an erasure of rows where only whole files can be removed.
+
+        Raises:
+            RefusedError: the table has no log.
+        """
+        ...
+
     def named_in_sql(self, table: OpenedTable) -> str:
         """The table as statements of Spark SQL name it.
 

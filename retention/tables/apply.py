@@ -17,6 +17,7 @@ from retention.errors import ConflictError, StalePlanError
 from retention.history.kinds import TableApplied
 from retention.tables.access import access_of
 from retention.tables.committing import committing
+from retention.tables.erasure_run import go_on_with_erasures
 from retention.tables.evidence import write_evidence
 from retention.tables.holds import TableHoldRecords, expire_holds, refuse_changed_holds
 from retention.tables.opened import OpenedTable
@@ -62,6 +63,7 @@ def apply_now(
         return answer
     check_instant(table, table.history, as_of_ns, guards, "row")
     settle_interrupted(table)
+    go_on_with_erasures(table)
     expired = expire_holds(table) or None
     for tries in range(1, _TRIES + 1):
         plan = plan_table(table, as_of_ns, choose_engine)

@@ -111,6 +111,9 @@ class DeltaAccess:
         files.delete(sorted(places))
         reached(Step.DEAD_DELETED)
 
+    def refuse_erasure(self, table: OpenedTable) -> None:
+        """Nothing: a commit takes rows out of files."""
+
     def named_in_sql(self, table: OpenedTable) -> str:
         """The table as Spark SQL names it, by its directory."""
         location = table.location.replace("`", "``")

@@ -23,7 +23,7 @@ from retention.core.table_policy import Column, TableColumns
 from retention.delta.snapshot import DeltaSnapshot
 from retention.delta.statistics import bounds
 from retention.errors import DamagedError
-from retention.planners.table_rows import key_text, read_narrow
+from retention.planners.table_rows import key_bytes, read_narrow
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.digesting import DigestingSink
@@ -176,6 +176,31 @@ def salt_of(table: OpenedTable, evidence: Evidence) -> bytes | None:
     return None if salt is None or _digest(salt) != evidence.salt else salt
 
 
+def hash_evidence(
+    table: OpenedTable, run: str, evidence: Evidence, names: Mapping[str, str]
+) -> None:
+    """Replace the keys in the evidence of a run by hashes, as a table with `evidence: hashed` has them.
+
+    Args:
+        table: the table.
+        run: the run.
+        evidence: its evidence.
+        names: path of a file → the path that the evidence has from now on; the others stay.
+    """
+    salt, about = _salt(table), {"form": "hashed", "time": evidence.time, "key": evidence.key}
+    paths = [names.get(path, path) for path in evidence.rows["file"].to_pylist()]
+    place = evidence.rows.schema.get_field_index("file")
+    rows = evidence.rows.set_column(place, "file", pa.array(paths, pa.string()))
+    if evidence.form == "keys" and evidence.key:
+        hashes = key_hash(salt, [rows[name] for name in evidence.key_names])
+        hidden = [name for name in evidence.key_names if name != evidence.time]
+        rows = rows.drop_columns(hidden).append_column(_HASH, hashes)
+    with files.create(evidence_location(table, run)) as sink:
+        described = json.dumps(about | {"salt": _digest(salt)})
+        write_parquet(sink, iter([rows]), {_ABOUT: described}, _encodings)
+    reached(Step.EVIDENCE_HASHED)
+
+
 def forget_evidence(table: OpenedTable, run: str) -> None:
     """Delete the evidence of a run that did not commit."""
     files.delete([evidence_location(table, run)])
@@ -189,11 +214,7 @@ def evidence_location(table: OpenedTable, run: str) -> str:
 
 def key_hash(salt: bytes, columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
     """The first 16 bytes of HMAC-SHA-256 of each row's key; null where a column is null, so that there is no key."""
-    texts = [key_text(values) for values in columns]
-    lengths = [pc.binary_length(text).cast(pa.string()).cast(pa.binary()) for text in texts]
-    parts = [part for pair in zip(lengths, texts, strict=True) for part in pair]
-    keys = pc.binary_join_element_wise(*parts, pa.scalar(b"\0", pa.binary())).combine_chunks()
-    encoded = keys.dictionary_encode()
+    encoded = key_bytes(columns).combine_chunks().dictionary_encode()
     hashes = [
         hmac.digest(salt, key, "sha256")[:_HASH_BYTES] for key in encoded.dictionary.to_pylist()
     ]

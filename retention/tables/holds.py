@@ -201,7 +201,7 @@ def hold_of_rows(table: OpenedTable, hold: Hold, key: Mapping[str, Any] | None) 
             "its rows have neither subjects nor sequences; nothing was changed"
         )
     snapshot = access_of(table).read(table)
-    values = None if key is None else _texts(table, snapshot, key)
+    values = None if key is None else texts_of_key(table, snapshot, key)
     if hold.from_ns is None and hold.to_ns is None:
         return replace(hold, values=values)
     columns = table.policy.columns
@@ -292,8 +292,14 @@ def _plain(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _texts(table: OpenedTable, snapshot: DeltaSnapshot, key: Mapping[str, Any]) -> dict[str, str]:
-    """Column of the table → a value as text that the column's type reads again."""
+def texts_of_key(
+    table: OpenedTable, snapshot: DeltaSnapshot, key: Mapping[str, Any]
+) -> dict[str, str]:
+    """Column of the table → a value as text that the column's type reads again.
+
+    Raises:
+        UsageError: the table has no such column, or a value is none of its type, or no text.
+    """
     columns = _columns(snapshot)
     unknown = [name for name in key if name not in columns]
     if unknown or not key:
@@ -308,8 +314,8 @@ def _texts(table: OpenedTable, snapshot: DeltaSnapshot, key: Mapping[str, Any]) 
             texts[format_column(columns[name])] = scalar.cast(pa.string()).as_py()
         except pa.ArrowException as error:
             raise UsageError(
-                f"{table.name}: {name} has values that are no text, by which rows cannot be held; nothing was changed; "
-                "name another column"
+                f"{table.name}: {name} has values that are no text, by which no row can be named; nothing was "
+                "changed; name another column"
             ) from error
     return texts
 

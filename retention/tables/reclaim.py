@@ -13,6 +13,7 @@ from retention.history.record import DONE
 from retention.tables.access import access_of
 from retention.tables.committing import committing
 from retention.tables.dead_files import DeadFiles, amount_of
+from retention.tables.erasure_run import go_on_with_erasures
 from retention.tables.held_files import not_held
 from retention.tables.holds import TableHoldRecords, expire_holds
 from retention.tables.opened import OpenedTable
@@ -95,6 +96,7 @@ def reclaim_table(table: OpenedTable) -> TableReclaim:
                 access.delete_dead(dead.going)
                 table.history.finish(intent.updated(status=DONE))
             forget(table, spent)
+    go_on_with_erasures(table)
     return replace(report, run=run if dead.going else None, is_done=True)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,15 +78,18 @@ def read_digests(table: OpenedTable) -> dict[str, str]:
     digests: dict[str, str] = {}
     directory = files.join(table.home, "digests")
     for name in files.names(directory):
-        location = files.join(directory, name)
-        try:
-            digests |= _checked(parse_json(files.read_bytes(location) or b""))["files"]
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise DamagedError(
-                f"{location}: the record of the digests of files cannot be read ({first_line(error)}); nothing was "
-                "changed; restore it from a copy of the warehouse, or delete it: its files are unverified then"
-            ) from error
+        digests |= _digests_in(files.join(directory, name))
     return digests
+
+
+def _digests_in(location: str) -> dict[str, str]:
+    try:
+        return dict(_checked(parse_json(files.read_bytes(location) or b""))["files"])
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DamagedError(
+            f"{location}: the record of the digests of files cannot be read ({first_line(error)}); nothing was "
+            "changed; restore it from a copy of the warehouse, or delete it: its files are unverified then"
+        ) from error
 
 
 def _checked(record: dict[str, object]) -> dict[str, Any]:
@@ -123,6 +126,30 @@ def write_changes(table: OpenedTable, run: str, changed: Sequence[ChangedFile]) 
         pq.write_table(pa.Table.from_pylist(rows, _SCHEMA), stored, compression="zstd")
     reached(Step.CHANGES_NOTED)
     return digest.hexdigest()
+
+
+def erase_changes(table: OpenedTable, run: str) -> None:
+    """Empty the record of the files that a run changed, which can no longer be undone."""
+    files.make_directory(files.join(table.home, "changes"))
+    with files.create(location_of(table, run)) as sink:
+        pq.write_table(_SCHEMA.empty_table(), sink, compression="zstd")
+    reached(Step.CHANGES_ERASED)
+
+
+def erase_digests(table: OpenedTable, paths: Collection[str]) -> None:
+    """Forget the digests of some files, by decoded path.
+
+    Raises:
+        DamagedError: a record cannot be read.
+    """
+    directory = files.join(table.home, "digests")
+    for name in files.names(directory):
+        known = _digests_in(files.join(directory, name))
+        left = {path: sha256 for path, sha256 in known.items() if path not in paths}
+        if left != known:
+            content = json.dumps(with_checksum({"files": left})).encode()
+            files.replace(files.join(directory, name), content)
+            reached(Step.CHANGES_ERASED)
 
 
 def read_changes(table: OpenedTable, run: str) -> list[ChangedFile]:

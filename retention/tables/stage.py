@@ -143,6 +143,32 @@ def stage(
     return StagedRemovals(tuple(changed), tuple(change_data))
 
 
+def stage_copies(
+    snapshot: DeltaSnapshot, dead: Iterable[tuple[Mapping[str, Any], BitMap64 | None]]
+) -> StagedRemovals:
+    """Write copies of files without some rows; neither vectors nor change data, which would keep or repeat these.
+
+    Args:
+        snapshot: the table.
+        dead: the `add` action of each file, and the positions of its rows that go; None: all of them.
+
+    Raises:
+        DamagedError, VerificationError, StorageError: as `stage`.
+    """
+    changed: list[ChangedFile] = []
+    try:
+        for add, rows in dead:
+            copied = None if rows is None else rewrite(snapshot.root, snapshot.metadata, add, rows)
+            after, sha256 = copied or (None, None)
+            # A tombstone would carry the statistics into later checkpoints, with values of these rows.
+            before = {name: value for name, value in add.items() if name != "stats"}
+            changed.append(ChangedFile(before, after, {}, sha256))
+    except BaseException:
+        discard(snapshot.root, StagedRemovals(tuple(changed)).written())
+        raise
+    return StagedRemovals(tuple(changed))
+
+
 def takes_vector(snapshot: DeltaSnapshot, removals: FileRemovals) -> bool:
     """Whether a file that loses rows gets a vector, and no copy is made.
 

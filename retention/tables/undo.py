@@ -24,6 +24,7 @@ from retention.delta.snapshot import DeltaSnapshot
 from retention.errors import RefusedError, StalePlanError, UsageError
 from retention.history.kinds import TableApplied, TableUndone
 from retention.tables.access import access_of
+from retention.tables.erasures import refuse_erased
 from retention.tables.opened import OpenedTable
 from retention.tables.recorded import commit_recorded, maintained
 from retention.tables.records import ChangedFile, read_changes
@@ -159,6 +160,7 @@ def _undoable(table: OpenedTable, run: str) -> TableApplied:
     ]
     if undone:
         raise RefusedError(f"{table.name}: run {run} is undone already, by run {undone[0]}")
+    refuse_erased(table, run)
     if record.version_after is None:
         raise RefusedError(
             f"{table.name}: the table's log no longer tells which version run {run} committed, so that nobody can tell "

@@ -12,6 +12,7 @@ from retention.delta.snapshot import DeltaSnapshot
 from retention.history.kinds import TableApplied, TableUndone
 from retention.history.record import RunRecord
 from retention.storage import files
+from retention.tables.erasures import rewritten_records
 from retention.tables.opened import OpenedTable
 from retention.tables.records import read_digests
 
@@ -48,6 +49,15 @@ class TableToVerify:
             DamagedError: a record of the run history is damaged.
         """
         return list(self.table.history.outcomes())
+
+    @cached_property
+    def rewritten(self) -> Mapping[tuple[str, str], str]:
+        """Run and name of each record that an erasure rewrote → its SHA-256 since; empty: the erasure is unfinished.
+
+        Raises:
+            DamagedError: the record of an erasure is damaged.
+        """
+        return rewritten_records(self.table)
 
     @property
     def passes(self) -> list[TableApplied]:

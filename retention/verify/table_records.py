@@ -34,8 +34,8 @@ def _of_record(
     about: TableToVerify, record: TableApplied, check: str, name: Literal["changes", "evidence"]
 ) -> Iterator[Damage]:
     """The damage of a record of a pass, by its digest."""
-    recorded = record.records.get(name)
-    if recorded is None:
+    recorded = about.rewritten.get((record.run, name), record.records.get(name))
+    if not recorded:
         return
     place = (location_of if name == "changes" else evidence_location)(about.table, record.run)
     try:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from retention.core.spoken_commands import command
 from retention.core.units import format_size
 from retention.core.wording import counted
+from retention.delta.log_files import log_directory
 from retention.views.wording import brief_instant
 
 if TYPE_CHECKING:
     from retention.apply.erase import ErasurePlan
     from retention.erasure.record import ErasureRecord
     from retention.erasure.report import ErasureReport
+    from retention.tables.erase import TableErasurePlan
 
 _MOST_TRACES = 20
 
@@ -28,15 +30,32 @@ def erasure_plan_text(plan: ErasurePlan) -> Iterator[str]:
         yield f"  run {run} can no longer be undone: a file that it removed is deleted"
 
 
+def table_erasure_plan_text(plan: TableErasurePlan) -> Iterator[str]:
+    """The changes that an erasure of rows would make."""
+    yield f"{plan.table}: would erase {counted(plan.rows, 'live row')}, which cannot be undone"
+    yield f"  live files: rewrites {plan.rewritten_files:,}, drops {plan.dropped_files:,}"
+    if plan.own_files:
+        yield f"  files that earlier runs wrote: deletes {plan.own_files:,}"
+    for run in plan.lost_undos:
+        yield f"  run {run} can no longer be undone"
+    if plan.owners_files:
+        yield (
+            f"  {counted(plan.owners_files, 'file')} of older versions then has to be deleted by the table's owner"
+        )
+
+
 def erasure_text(report: ErasureReport) -> Iterator[str]:
     """The result of an erasure."""
     record = report.record
     state = "done" if report.is_done else "unfinished"
-    messages = counted(report.removed_messages, "live message")
+    unit = "live message" if report.location is None else "live row"
+    messages = counted(report.removed_messages, unit)
     replayed = ", replayed from the ledger" if record.replayed else ""
     yield f"{report.stream}: erasure {record.id} is {state}{replayed}: erased {messages}"
     if report.run is not None:
         yield f"  run {report.run}"
+    if record.former:
+        yield f"  files of older versions with such rows: {len(record.former):,}"
     size = format_size(sum(file.bytes for file in record.deleted))
     yield f"  deleted {counted(len(record.deleted), 'file')} ({size})"
     for run in record.lost_undos:
@@ -51,13 +70,47 @@ def _search_text(report: ErasureReport) -> Iterator[str]:
         yield f"  {counted(report.not_searched, 'value')} of fewer than 12 bytes cannot be searched for"
     if report.shared:
         yield f"  {counted(report.shared, 'value')} of other messages, which stay, were not searched for"
+    yield from _left_text(report)
+
+
+def _left_text(report: ErasureReport) -> Iterator[str]:
+    """The places that have something, may have, or could not be searched."""
     for location in report.undecodable[:_MOST_TRACES]:
         yield f"  {location}: cannot be decoded, so only its bytes as stored were searched"
+    for location in report.vanished[:_MOST_TRACES]:
+        yield f"  {location}: deleted before it was searched"
     for trace in report.traces[:_MOST_TRACES]:
+        if trace.what == "row":
+            yield f"  {trace.location}: has rows of the erasure"
+            continue
         yield f"  {trace.location}: {trace.what} ({trace.encoding}, {trace.view} at {trace.offset:,})"
-    if report.traces:
+    for location in report.record.unread[:_MOST_TRACES]:
+        yield f"  {location}: has to be readable for the erasure to end; restore, repair or delete it"
+    if report.location is not None:
+        yield from _owners_text(report, report.location)
+    if not report.record.is_clean:
         again = command("erase", report.stream, options="--resume")
-        yield f"  change or delete these files, then run {again}, or any other maintenance of the stream"
+        what = "stream" if report.location is None else "table"
+        yield f"  change or delete these files, then run {again}, or any other maintenance of the {what}"
+
+
+def _owners_text(report: ErasureReport, location: str) -> Iterator[str]:
+    """The commands with which the owner of a table removes what is left of older versions."""
+    inside = [each.location for each in report.traces if each.location.startswith(f"{location}/")]
+    in_log = [each for each in inside if each.startswith(f"{log_directory(location)}/")]
+    named = location.replace("`", "``")
+    if len(in_log) < len(inside):
+        yield "  the table's owner deletes files of older versions, when no reader needs them, in Spark SQL:"
+        yield "    SET spark.databricks.delta.retentionDurationCheck.enabled = false;"
+        yield f"    VACUUM delta.`{named}` RETAIN 0 HOURS;"
+        yield f"    REORG TABLE delta.`{named}` APPLY (PURGE); -- only if a file is live; then VACUUM again"
+    if in_log:
+        yield "  and older entries and checkpoints of the log, in Python with deltalake:"
+        yield f"    t = deltalake.DeltaTable({location!r})"
+        yield '    now = "interval 0 seconds"  # before this, note the two properties, to set them back after it'
+        yield "    t.alter.set_table_properties("
+        yield '        {"delta.logRetentionDuration": now, "delta.deletedFileRetentionDuration": now})'
+        yield "    t.create_checkpoint(); t.cleanup_metadata()"
 
 
 def unfinished_clause(records: Sequence[ErasureRecord]) -> str:
@@ -70,10 +123,17 @@ def unfinished_clause(records: Sequence[ErasureRecord]) -> str:
 def erasure_row(stream: str, record: ErasureRecord) -> tuple[str, ...]:
     """The columns of an erasure in a list."""
     by = "" if record.by_ns is None else brief_instant(record.by_ns)
-    left = "" if record.is_done else f"found in {counted(len(record.traces), 'place')}"
-    if not record.is_done and not record.traces:
-        left = "not carried out to its end"
-    return stream, record.id, record.state, brief_instant(record.at_ns), by, left
+    return stream, record.id, record.state, brief_instant(record.at_ns), by, _left(record)
+
+
+def _left(record: ErasureRecord) -> str:
+    if record.is_done:
+        return ""
+    if record.traces:
+        return f"found in {counted(len(record.traces), 'place')}"
+    if record.unread:
+        return f"{counted(len(record.unread), 'file')} cannot be read"
+    return "not carried out to its end"
 
 
 def _result(traces: Sequence[object]) -> str:

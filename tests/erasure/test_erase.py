@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import gzip
 import json
+import re
 import secrets
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,7 @@ from retention.errors import (
     RefusedError,
     RetentionError,
     UsageError,
+    VerificationError,
 )
 from retention.inspect.measures import measure
 from retention.rules.erase import erased_messages
@@ -253,6 +257,87 @@ def test_a_step_that_is_left_out_is_noticed(
     [report] = world.stream.resume_erasures()
     assert report.is_done
     assert world.left() == []
+
+
+def test_a_removal_that_is_left_out_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = lived_in(tmp_path, "delta")
+    monkeypatch.setattr(erasure_run, "_removed", lambda _opened, _request, record, _engines: record)
+    with pytest.raises(VerificationError, match="the table still has"):
+        world.stream.erase(EVE, reason="request 7").apply()
+    monkeypatch.undo()
+    [report] = world.stream.resume_erasures()
+    assert report.is_done
+    assert world.left() == []
+
+
+def test_a_file_of_the_stream_that_cannot_be_decoded_keeps_it_unfinished(tmp_path: Path) -> None:
+    world = World(tmp_path, "parquet")
+    world.publish(2)
+    own = tmp_path / "streams/ORDERS/_retention/elsewhere/broken.gz"
+    other = tmp_path / "note.gz"
+    for place in (own, other):
+        place.parent.mkdir(exist_ok=True)
+        place.write_bytes(gzip.compress(b"something" * 99)[:-20])
+    report = world.stream.erase(EVE, reason="request 7").apply()
+    assert not report.is_done
+    assert report.record.unread == [str(own)]
+    assert report.undecodable == (str(other), str(own))
+    assert f"{own}: has to be readable" in repr(report)
+    listed = invoke(["--config", str(tmp_path / "retention.yaml"), "erase", "--status"])
+    assert "1 file cannot be read" in listed.output
+    own.unlink()
+    [report] = world.stream.resume_erasures()
+    assert report.is_done
+    assert report.as_json()["undecodable"] == []
+    assert report.record.unread == []
+
+
+def test_a_path_in_a_report_does_not_repeat_what_was_erased(tmp_path: Path) -> None:
+    world = World(tmp_path, "parquet")
+    world.publish(2)
+    place = tmp_path / "exports" / f"about {EVE}" / "part.txt"
+    place.parent.mkdir(parents=True)
+    place.write_text("nothing")
+    (tmp_path / "exports.zip").write_bytes(b"")
+    with zipfile.ZipFile(tmp_path / "exports.zip", "w") as archive:
+        archive.writestr(f"{EVE}.txt", f"see {EVE}")
+    report = world.stream.erase(EVE, reason="request 7").apply()
+    assert not report.is_done
+    shown = sorted({Path(each.location).relative_to(tmp_path).as_posix() for each in report.traces})
+    assert re.fullmatch(r"exports.zip exports/erased:[0-9a-f]{64}/part.txt", " ".join(shown))
+    place.unlink()
+    place.parent.rmdir()
+    assert EVE not in repr(report) + json.dumps(report.as_json())
+    assert [path for path, _ in world.left()] == ["exports.zip"] * len(world.left())
+    (tmp_path / "exports.zip").unlink()
+    [report] = world.stream.resume_erasures()
+    assert report.is_done
+    assert world.left() == []
+
+
+def test_known_traces_are_looked_at_before_everything_else(tmp_path: Path) -> None:
+    world = World(tmp_path, "parquet")
+    world.publish(2)
+    notes = [tmp_path / "note.txt", tmp_path / "other.txt"]
+    for note in notes:
+        note.write_text(EVE)
+    first = world.stream.erase(EVE, reason="request 7").apply()
+    assert first.searched_files > 10
+    notes[0].unlink()
+    [report] = world.stream.resume_erasures()
+    assert ([each.location for each in report.traces], report.searched_files) == (
+        [str(notes[1])],
+        1,
+    )
+    notes[0].write_text(EVE)
+    notes[1].unlink()
+    [report] = world.stream.resume_erasures()
+    assert [each.location for each in report.traces] == [str(notes[0])]
+    notes[0].unlink()
+    [report] = world.stream.resume_erasures()
+    assert report.is_done
 
 
 def test_many_subjects_come_from_a_file(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from retention.erasure import encodings, readable
@@ -200,3 +201,10 @@ def test_more_needles_than_an_index_holds_take_more_passes(
 def test_no_needle_means_nothing_found(tmp_path: Path) -> None:
     lay(tmp_path, {"file": SUBJECT.encode()})
     assert search([str(tmp_path)], needles_of("short")).is_clean
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd", "snappy"])
+def test_a_file_without_rows_is_decoded(compression: str, tmp_path: Path) -> None:
+    table = pa.table({"text": pa.array([], pa.string()), "number": pa.array([], pa.int64())})
+    pq.write_table(table, tmp_path / "empty.parquet", compression=compression)
+    assert search([str(tmp_path)], needles_of(SUBJECT)).undecodable == ()

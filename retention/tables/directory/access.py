@@ -162,6 +162,18 @@ class DirectoryAccess:
         reached(Step.DEAD_DELETED)
         remove_empty(places)
 
+    def refuse_erasure(self, table: OpenedTable) -> None:
+        """Refuse: others may read a file while rows are taken out of it.
+
+        Raises:
+            RefusedError: always.
+        """
+        raise RefusedError(
+            f"{table.name}: a directory of Parquet files has no log, so that no row can be taken out of a file while "
+            f"others read it; nothing was changed; let no program read or write {table.location}, replace the files "
+            "by copies without the rows, and delete them, or make it a Delta table"
+        )
+
     def named_in_sql(self, table: OpenedTable) -> str:
         """Nothing: SQL has no statement that moves whole files.
 
