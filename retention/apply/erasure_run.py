@@ -25,7 +25,7 @@ from retention.erasure.own_records import ErasedNames, conceal_holds, erase_argu
 from retention.erasure.record import DeletedFile, ErasureRecord, Erasures, Trace
 from retention.erasure.report import ErasureReport
 from retention.erasure.search import SearchResult, search
-from retention.errors import BusyError, ConflictError, RetentionError, StalePlanError
+from retention.errors import BusyError, ConflictError, DamagedError, RetentionError, StalePlanError
 from retention.history.kinds import Erased
 from retention.history.runs import history_of
 from retention.rules.erase import Erase, ErasedMessages
@@ -38,6 +38,9 @@ from retention.stores.lease import lease
 
 ATTEMPTS = 20
 APPENDS_WAIT_S = 60.0
+_LIVE_REMOVED = (
+    "its live messages are removed, the files that have copies are kept, and it is unfinished"
+)
 _TEXTS = ("subject", "headers", "payload", "msg_id")
 _log = logging.getLogger(__name__)
 
@@ -137,11 +140,22 @@ def _removed(
             carry_out(opened, survey.planned, ExecutionTerms(engines), history, run, started)
         except (ConflictError, StalePlanError):
             continue
+        except DamagedError:
+            # A process that took the lease over may have carried the erasure out, and deleted the file.
+            if not _has_changed(opened, survey):
+                raise
+            continue
         return record
     raise BusyError(
         f"{opened.name}: the table changed {ATTEMPTS} times between the plan of erasure {record.id} and its commit; "
         "nothing was removed; run again"
     )
+
+
+def _has_changed(opened: OpenedStream, survey: ErasureSurvey) -> bool:
+    """Whether the table has another version than the one of a survey."""
+    snapshot = survey.planned.snapshot
+    return snapshot is not None and opened.store.snapshot().version != snapshot.version
 
 
 def _forget_ids(survey: ErasureSurvey) -> None:
@@ -167,7 +181,8 @@ def _delete_copies(opened: OpenedStream, messages: ErasedMessages) -> None:
         kept = [] if live is None else opened.store.data_files(live)
         holds = HoldRecords(opened.root, opened.name).in_effect()
         copies = dead_copies(opened, [file.location for file in kept], messages, holds)
-        refuse_held_rows(opened, holds, (row for copy in copies for row in copy.held))
+        held = (row for copy in copies for row in copy.held)
+        refuse_held_rows(opened, holds, held, _LIVE_REMOVED)
         files.delete(copy.location for copy in copies)
         files.delete(place for copy in copies for place in companions_of(opened, copy))
         reached(Step.ERASED_COPIES_DELETED)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from retention.apply.deletion_vectors import resolving_vectors
 from retention.apply.undo_records import kept_runs, read_record
 from retention.context.context import OpenedStream
+from retention.context.holds import holds_of
 from retention.core.seq_ranges import in_ranges, ranges_in
 from retention.core.spoken_commands import command
 from retention.core.vector_paths import data_path
@@ -28,11 +29,12 @@ from retention.planners.requests import plan_removal
 from retention.ports import Snapshot
 from retention.rules.erase import Erase
 from retention.schemas.plan import PLANNED_FILES
-from retention.stores.holds import Hold, HoldRecords
+from retention.stores.holds import Hold
 
 _WITH_IDS = ("seq", "subject", "msg_id")
 _WITH_TIMES = ("seq", "subject", "ts_ns")
 _IN_MESSAGES = "partition="
+_NOTHING = "nothing was changed"
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ def survey_erasure(opened: OpenedStream, request: Erase, engines: Engines) -> Er
         DamagedError: a required file or record cannot be read.
     """
     planned = resolving_vectors(opened, partial(plan_removal, opened, request, engines), engines)
-    holds = HoldRecords(opened.root, opened.name).in_effect()
+    holds = holds_of(opened)
     kept = planned.plan.kept_by_holds or {}
     _refuse_held(opened, holds, (hold for hold, messages in kept.items() if messages))
     live: list[str] = []
@@ -175,7 +177,10 @@ def _held_under_vectors(
 
 
 def refuse_held_rows(
-    opened: OpenedStream, holds: Sequence[Hold], held: Iterable[tuple[int, str]]
+    opened: OpenedStream,
+    holds: Sequence[Hold],
+    held: Iterable[tuple[int, str]],
+    so_far: str = _NOTHING,
 ) -> None:
     """Refuse an erasure that would lose held messages, of which the table has no live copy.
 
@@ -183,6 +188,7 @@ def refuse_held_rows(
         opened: the stream.
         holds: the legal holds in effect.
         held: sequences of rows about to be lost, each with the id of a legal hold.
+        so_far: what the erasure has changed, as a part of a sentence.
 
     Raises:
         RefusedError: names the legal holds, their owners and reasons.
@@ -190,7 +196,7 @@ def refuse_held_rows(
     rows = sorted(set(held))
     if rows:
         live = _live_among(opened, np.array([seq for seq, _ in rows]))
-        _refuse_held(opened, holds, (hold for seq, hold in rows if seq not in live))
+        _refuse_held(opened, holds, (hold for seq, hold in rows if seq not in live), so_far)
 
 
 def _live_among(opened: OpenedStream, seqs: np.ndarray) -> set[int]:
@@ -205,7 +211,9 @@ def _live_among(opened: OpenedStream, seqs: np.ndarray) -> set[int]:
     return {seq for column in columns for seq in seqs[np.isin(seqs, column)].tolist()}
 
 
-def _refuse_held(opened: OpenedStream, holds: Sequence[Hold], held: Iterable[str]) -> None:
+def _refuse_held(
+    opened: OpenedStream, holds: Sequence[Hold], held: Iterable[str], so_far: str = _NOTHING
+) -> None:
     """Refuse an erasure that would lose held messages.
 
     Raises:
@@ -220,7 +228,7 @@ def _refuse_held(opened: OpenedStream, holds: Sequence[Hold], held: Iterable[str
     more = f" and {counted(len(named) - 1, 'other hold')}" if len(named) > 1 else ""
     raise RefusedError(
         f"{opened.name}: legal hold {first.id}{owner} ({first.reason}){more} keeps messages that the erasure would "
-        f"destroy, and a legal hold wins; nothing was changed; erase after "
+        f"destroy, and a legal hold wins; {so_far}; erase after "
         f"{command('hold release', first.id, options='--reason …')}"
     )
 

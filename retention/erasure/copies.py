@@ -84,7 +84,14 @@ def rows_of(location: str, columns: Sequence[str]) -> Iterator[pa.Table]:
         if not {"seq", "subject"} <= set(names):
             return
         for batch in opened.iter_batches(_BATCH_ROWS, columns=names):
-            yield pa.Table.from_batches([batch])
+            yield _without_views(pa.Table.from_batches([batch]))
+
+
+def _without_views(rows: pa.Table) -> pa.Table:
+    """The rows with plain strings and bytes, because Arrow does not filter the views that other writers may write."""
+    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    fields = [field.with_type(plain.get(field.type, field.type)) for field in rows.schema]
+    return rows.cast(pa.schema(fields))
 
 
 def held_rows(rows: pa.Table, holds: Sequence[Hold]) -> Iterator[tuple[int, str]]:

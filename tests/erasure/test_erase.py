@@ -328,3 +328,11 @@ def test_a_dropped_stream_is_erased_as_well(tmp_path: Path) -> None:
     report = world.stream.erase(EVE, reason="request 7").apply()
     assert report.is_done
     assert world.left() == []
+
+
+@STORE
+def test_a_legal_hold_that_only_the_configuration_has_yet_wins(tmp_path: Path, store: str) -> None:
+    World(tmp_path, store).publish(2)
+    world = World(tmp_path, store, holds=[{"reason": "case 42", "to_seq": 1, "owner": "J. Doe"}])
+    with pytest.raises(RefusedError, match=r"of J. Doe .case 42. keeps messages"):
+        world.stream.erase(EVE, reason="request 7")
