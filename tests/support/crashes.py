@@ -454,6 +454,18 @@ def erase_subject(folder: Path) -> None:
     assert done.is_done, done
 
 
+def verify(folder: Path) -> None:
+    """Verify every file."""
+    assert opened_at(folder).stream("ORDERS").verify().damages == ()
+
+
+def pause_and_resume(folder: Path) -> None:
+    """Pause removals, and allow them again."""
+    warehouse = opened_at(folder)
+    warehouse.pause(["ORDERS"], reason="migration")
+    warehouse.resume(["ORDERS"], reason="migrated")
+
+
 def lose_a_race(folder: Path) -> None:
     """Append while a rival without a lease commits first."""
     mine, rival = (opened_at(folder).new_stream("ORDERS").opened for _ in range(2))
@@ -688,6 +700,8 @@ SCENARIOS = {
     "erase": Scenario(applied, erase),
 }
 SCENARIOS["erase-subject"] = Scenario(naming, erase_subject)
+SCENARIOS["verify"] = Scenario(due, verify)
+SCENARIOS["pause"] = Scenario(due, pause_and_resume)
 SCENARIOS["hold"] = Scenario(due, hold_and_apply)
 SCENARIOS["release-hold"] = Scenario(held, release_and_apply)
 SCENARIOS["expire-hold"] = Scenario(held_until, apply)
