@@ -9,6 +9,7 @@ import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from retention.delta.entry_put import put_if_absent
 from retention.errors import DamagedError
 from retention.storage import files
 from retention.storage.errors import as_storage_errors
@@ -40,12 +41,14 @@ def keyed_hash_of(warehouse: str) -> KeyedHash:
 
     Raises:
         DamagedError: the file has no key.
+        CommitUnknownError, StorageError: as `put_if_absent`.
     """
     place = files.join(secrets_of(warehouse), "erasures.key")
     content = files.read_bytes(place)
     if content is None:
         files.make_directory(secrets_of(warehouse))
-        files.create_if_absent(place, secrets.token_hex(_KEY_BYTES).encode())
+        made = secrets.token_hex(_KEY_BYTES)
+        put_if_absent(place, made.encode(), made)
         if not files.is_remote(place):
             with as_storage_errors(place):
                 Path(place).chmod(0o600)
