@@ -21,7 +21,13 @@ from retention.core.subjects import path_name
 from retention.core.wording import counted
 from retention.datafile.parquet import read_columns
 from retention.engines.select import Engines
-from retention.erasure.copies import companions_of, dead_copies, orphaned_digests, unused_vectors
+from retention.erasure.copies import (
+    companions_of,
+    dead_copies,
+    orphaned_digests,
+    removed_rows,
+    unused_vectors,
+)
 from retention.erasure.keyed_hash import keyed_hash_of
 from retention.erasure.ledger import ErasureLedger
 from retention.erasure.needle_file import (
@@ -40,6 +46,7 @@ from retention.erasure.search import SearchResult
 from retention.errors import (
     BusyError,
     ConflictError,
+    DamagedError,
     RetentionError,
     StalePlanError,
     VerificationError,
@@ -58,7 +65,11 @@ from retention.stores.ledger import ledger_home
 
 ATTEMPTS = 20
 APPENDS_WAIT_S = 60.0
+_LIVE_REMOVED = (
+    "its live messages are removed, the files that have copies are kept, and it is unfinished"
+)
 _TEXTS = ("subject", "headers", "payload", "msg_id")
+_SURVIVING = ("seq", "ts_ns", *_TEXTS)
 _log = logging.getLogger(__name__)
 
 
@@ -198,6 +209,11 @@ def _removed(
             carry_out(opened, survey.planned, ExecutionTerms(engines), history, run, started)
         except (ConflictError, StalePlanError):
             continue
+        except DamagedError:
+            # A process that took the lease over may have carried the erasure out, and deleted the file.
+            if not _has_changed(opened, survey):
+                raise
+            continue
         return record
     raise BusyError(
         f"{opened.name}: the table changed {ATTEMPTS} times between the plan of erasure {record.id} and its commit; "
@@ -209,6 +225,12 @@ def _note_in_ledger(opened: OpenedStream, record: ErasureRecord, survey: Erasure
     ledger = ledger_of(opened)
     if ledger is not None and not ledger.has(record.id):
         ledger.write(record, survey.narrow_rows())
+
+
+def _has_changed(opened: OpenedStream, survey: ErasureSurvey) -> bool:
+    """Whether the table has another version than the one of a survey."""
+    snapshot = survey.planned.snapshot
+    return snapshot is not None and opened.store.snapshot().version != snapshot.version
 
 
 def _forget_ids(survey: ErasureSurvey) -> None:
@@ -234,7 +256,8 @@ def _delete_copies(opened: OpenedStream, messages: ErasedMessages) -> None:
         kept = [] if live is None else opened.store.data_files(live)
         holds = HoldRecords(opened.root, opened.name).in_effect()
         copies = dead_copies(opened, [file.location for file in kept], messages, holds)
-        refuse_held_rows(opened, holds, (row for copy in copies for row in copy.held))
+        held = (row for copy in copies for row in copy.held)
+        refuse_held_rows(opened, holds, held, _LIVE_REMOVED)
         files.delete(copy.location for copy in copies)
         files.delete(place for copy in copies for place in companions_of(opened, copy))
         reached(Step.ERASED_COPIES_DELETED)
@@ -297,7 +320,7 @@ def _texts(needles: Needles) -> Iterator[str]:
 def _survivors(
     opened: OpenedStream, record: ErasureRecord, messages: ErasedMessages
 ) -> Iterator[pa.Table]:
-    """The texts of all messages that stay, a file at a time.
+    """The texts of all messages that stay, live ones and those that other runs removed, a file at a time.
 
     Raises:
         VerificationError: a message of the erasure is live.
@@ -306,7 +329,7 @@ def _survivors(
         return
     kept = opened.store.data_files(opened.store.snapshot().files)
     read = in_threads(
-        lambda file: read_columns(file, ("seq", *_TEXTS))[0],
+        lambda file: read_columns(file, _SURVIVING)[0],
         kept,
         files.read_parallelism(opened.root),
     )
@@ -316,7 +339,10 @@ def _survivors(
                 f"{opened.name}: the table still has {counted(live, 'message')} of erasure {record.id}, so that it is "
                 f"unfinished; run {command('erase', opened.name, options='--resume')}"
             )
-        yield rows.drop_columns("seq")
+        yield rows.select(list(_TEXTS))
+    for rows in removed_rows(opened, [file.location for file in kept], _SURVIVING):
+        # What should be deleted by now is no reason to keep its strings.
+        yield rows.filter(pa.array(~messages.takes(rows)))
 
 
 def _of_others(opened: OpenedStream) -> Iterator[str]:

@@ -34,6 +34,7 @@ from retention.stores.holds import Hold
 _WITH_IDS = ("seq", "subject", "ts_ns", "msg_id")
 _WITH_TIMES = ("seq", "subject", "ts_ns")
 _IN_MESSAGES = "partition="
+_NOTHING = "nothing was changed"
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,10 @@ def _held_under_vectors(
 
 
 def refuse_held_rows(
-    opened: OpenedStream, holds: Sequence[Hold], held: Iterable[tuple[int, str]]
+    opened: OpenedStream,
+    holds: Sequence[Hold],
+    held: Iterable[tuple[int, str]],
+    so_far: str = _NOTHING,
 ) -> None:
     """Refuse an erasure that would lose held messages, of which the table has no live copy.
 
@@ -189,6 +193,7 @@ def refuse_held_rows(
         opened: the stream.
         holds: the legal holds in effect.
         held: sequences of rows about to be lost, each with the id of a legal hold.
+        so_far: what the erasure has changed, as a part of a sentence.
 
     Raises:
         RefusedError: names the legal holds, their owners and reasons.
@@ -196,7 +201,7 @@ def refuse_held_rows(
     rows = sorted(set(held))
     if rows:
         live = _live_among(opened, np.array([seq for seq, _ in rows]))
-        _refuse_held(opened, holds, (hold for seq, hold in rows if seq not in live))
+        _refuse_held(opened, holds, (hold for seq, hold in rows if seq not in live), so_far)
 
 
 def _live_among(opened: OpenedStream, seqs: np.ndarray) -> set[int]:
@@ -211,7 +216,9 @@ def _live_among(opened: OpenedStream, seqs: np.ndarray) -> set[int]:
     return {seq for column in columns for seq in seqs[np.isin(seqs, column)].tolist()}
 
 
-def _refuse_held(opened: OpenedStream, holds: Sequence[Hold], held: Iterable[str]) -> None:
+def _refuse_held(
+    opened: OpenedStream, holds: Sequence[Hold], held: Iterable[str], so_far: str = _NOTHING
+) -> None:
     """Refuse an erasure that would lose held messages.
 
     Raises:
@@ -226,7 +233,7 @@ def _refuse_held(opened: OpenedStream, holds: Sequence[Hold], held: Iterable[str
     more = f" and {counted(len(named) - 1, 'other hold')}" if len(named) > 1 else ""
     raise RefusedError(
         f"{opened.name}: legal hold {first.id}{owner} ({first.reason}){more} keeps messages that the erasure would "
-        f"destroy, and a legal hold wins; nothing was changed; erase after "
+        f"destroy, and a legal hold wins; {so_far}; erase after "
         f"{command('hold release', first.id, options='--reason …')}"
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -58,6 +59,24 @@ def dead_copies(
     return [copy for copy in in_threads(examine, candidates, threads) if copy is not None]
 
 
+def removed_rows(
+    opened: OpenedStream, live: Iterable[str], columns: Sequence[str]
+) -> Iterator[pa.Table]:
+    """All rows of the files that are not live, in batches; a file that was not written to its end has none.
+
+    Args:
+        opened: the stream, with all files at their final locations.
+        live: the locations of the live files.
+        columns: the columns to read, `seq` and `subject` among them.
+    """
+    known = set(live)
+    for path in _data_files(opened):
+        location = files.join(opened.root, path)
+        if location not in known:
+            with suppress(OSError, pa.ArrowException, KeyError):
+                yield from rows_of(location, columns)
+
+
 def erased_rows(
     location: str, messages: ErasedMessages, columns: Sequence[str] = tuple(FILE_COLUMNS.names)
 ) -> Iterator[pa.Table]:
@@ -84,7 +103,14 @@ def rows_of(location: str, columns: Sequence[str]) -> Iterator[pa.Table]:
         if not {"seq", "subject"} <= set(names):
             return
         for batch in opened.iter_batches(_BATCH_ROWS, columns=names):
-            yield pa.Table.from_batches([batch])
+            yield _without_views(pa.Table.from_batches([batch]))
+
+
+def _without_views(rows: pa.Table) -> pa.Table:
+    """The rows with plain strings and bytes, because Arrow does not filter the views that other writers may write."""
+    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    fields = [field.with_type(plain.get(field.type, field.type)) for field in rows.schema]
+    return rows.cast(pa.schema(fields))
 
 
 def held_rows(rows: pa.Table, holds: Sequence[Hold]) -> Iterator[tuple[int, str]]:

@@ -41,6 +41,7 @@ def keyed_hash_of(warehouse: str) -> KeyedHash:
 
     Raises:
         DamagedError: the file has no key.
+        CommitUnknownError, StorageError: as `put_if_absent`.
     """
     place = files.join(secrets_of(warehouse), "erasures.key")
     content = files.read_bytes(place)

@@ -19,6 +19,7 @@ from retention.context.topic import refuse_topic
 from retention.core.display import Displayed
 from retention.core.inventory import DataFile
 from retention.core.labels import labelled
+from retention.core.table_requirements import AssertHoldEdits
 from retention.core.table_updates import (
     set_batches,
     set_next_seqs,
@@ -265,6 +266,9 @@ class Append:
             remove=LOGGED_FILES.empty_table(),
             add=parquet.stats_table(staged.stats),
             metadata={"run": self.run, "messages": staged.messages},
+            requirements=(
+                [AssertHoldEdits(position.snapshot.counters.holds)] if staged.unstored else []
+            ),
             updates=[
                 *set_next_seqs(staged.next_seq),
                 *set_open_bases(staged.open_base),

@@ -15,6 +15,7 @@ from retention.apply.keep_ids import keep_unstored_ids
 from retention.config import StreamConfig
 from retention.config.checks.consumer_filters import filters_of, has_wildcard_look_alike
 from retention.context.context import OpenedStream
+from retention.context.holds import holds_in_effect
 from retention.context.position import Position
 from retention.core import message_rows
 from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
@@ -299,7 +300,27 @@ def _answered(
     """The batch with its wanted messages, and the sequence of each message after the stream's end."""
     batch = _wanted(opened, batch, position)
     stored = StreamState.at(opened, position, now_ns)
-    return batch, answer(batch, opened.config, stored, position.next_seq)
+    answers = answer(batch, opened.config, stored, position.next_seq)
+    held = _held(opened, batch, answers, position, ~batch.wanted)
+    return replace(batch, wanted=batch.wanted | held), answers
+
+
+def _held(
+    opened: OpenedStream, batch: Batch, answers: Answers, position: Position, left_out: np.ndarray
+) -> np.ndarray:
+    """A mask of the new messages under a legal hold, among those that would be left out: each is stored after all.
+
+    Raises:
+        DamagedError: as `holds_in_effect`.
+    """
+    held = answers.new & left_out
+    if not held.any():
+        return held
+    numbered = batch.rows.select(["subject", "ts_ns"]).append_column("seq", pa.array(answers.seqs))
+    covered = np.zeros(len(held), dtype=bool)
+    for holds in holds_in_effect(opened, position.snapshot.counters).vetoes:
+        covered |= holds.covers(numbered).any(axis=0)
+    return held & covered
 
 
 def _left_out(given: pa.Table, answers: Answers) -> Iterator[SkippedLine]:
@@ -318,7 +339,8 @@ def _staged(
     position, staging = attempt.position, attempt.staging
     rolled_up = BatchRollUps.of(batch.rows["subject"], answers.rollups)
     new = answers.new
-    kept = batch.wanted & new & ~rolled_up.superseded
+    held = _held(opened, batch, answers, position, rolled_up.superseded)
+    kept = batch.wanted & new & ~rolled_up.superseded | held
     ends = JetStream.of(opened.config).ends(position.tail(PARTITION))
     rows = _counted(batch.rows, answers, opened.config)
     staged = stage_rows(staging, _numbered(rows, answers.seqs, kept), ends)

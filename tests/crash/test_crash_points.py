@@ -150,6 +150,18 @@ def test_a_killed_command_given_again_ends_as_if_it_had_not_been_killed(
 
 
 REACHED: set[str] = set()
+OF_TABLES = {
+    Step.HOLD_NAMED,
+    Step.CHANGES_WRITTEN,
+    Step.CHANGES_NOTED,
+    Step.EVIDENCE_NOTED,
+    Step.TABLE_COMMITTING,
+    Step.TABLE_COMMITTED,
+    Step.REMOVED_FILE_LINKED,
+}
+"""Steps that only runs on tables in place reach: `test_tables.py` kills at them."""
+OF_ARCHIVES = {Step.COPIES_FORGOTTEN, Step.MANIFESTS_DELETED, Step.COPIES_DELETED}
+"""Steps of `archive_keep`: `tests/retention/apply/test_archived.py` stops at them."""
 
 
 @pytest.mark.thorough
@@ -160,4 +172,4 @@ def test_every_step_is_killed_in_some_scenario(crew: Crew) -> None:
             for format_ in FORMATS:
                 trial = Trial(crew, name, format_)
                 REACHED.update(step for step, _ in trial.steps)
-    assert set(map(str, Step)) - REACHED == set()
+    assert sorted(set(map(str, Step)) - REACHED - OF_TABLES - OF_ARCHIVES) == []

@@ -440,3 +440,23 @@ def test_a_dropped_stream_is_erased_as_well(tmp_path: Path) -> None:
     report = world.stream.erase(EVE, reason="request 7").apply()
     assert report.is_done
     assert world.left() == []
+
+
+@STORE
+def test_a_legal_hold_that_only_the_configuration_has_yet_wins(tmp_path: Path, store: str) -> None:
+    World(tmp_path, store).publish(2)
+    world = World(tmp_path, store, holds=[{"reason": "case 42", "to_seq": 1, "owner": "J. Doe"}])
+    with pytest.raises(RefusedError, match=r"of J. Doe .case 42. keeps messages"):
+        world.stream.erase(EVE, reason="request 7")
+
+
+@STORE
+def test_strings_that_a_removed_message_has_as_well_stay(tmp_path: Path, store: str) -> None:
+    world = World(tmp_path, store)
+    world.publish(1)
+    world.publish(1)
+    world.stream.delete(3).apply()
+    report = world.stream.erase(seqs=[1], reason="request 7").apply()
+    assert report.is_done
+    assert report.shared > 0
+    assert 1 not in [seq for table in world.stream.messages() for seq in table["seq"].to_pylist()]

@@ -231,7 +231,7 @@ def test_what_the_owner_restores_is_noticed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "step", ["_commit", "_hash_evidence", "erase_changes", "erase_arguments", "conceal_holds"]
+    "step", ["_commit", "hash_evidence", "erase_changes", "erase_arguments", "conceal_holds"]
 )
 def test_a_step_that_is_left_out_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str

@@ -469,6 +469,28 @@ def erase(folder: Path) -> None:
     assert done.is_done, done
 
 
+def naming(folder: Path, format_: str) -> None:
+    """Runs and an ended legal hold whose records name a subject."""
+    applied(folder, format_)
+    warehouse = opened_at(folder)
+    placed = warehouse.hold("ORDERS", subject="s.1", reason="case of s.1")
+    warehouse.release_hold(placed.id, reason="closed")
+    warehouse.stream("ORDERS").purge("s.1", keep=3).apply()
+
+
+def erase_subject(folder: Path) -> None:
+    """Erase everything on a subject, and what names it."""
+    done = opened_at(folder).stream("ORDERS").erase("s.1", reason="asked for").apply()
+    assert done.is_done, done
+
+
+def pause_and_resume(folder: Path) -> None:
+    """Pause removals, and allow them again."""
+    warehouse = opened_at(folder)
+    warehouse.pause(["ORDERS"], reason="migration")
+    warehouse.resume(["ORDERS"], reason="migrated")
+
+
 def lose_a_race(folder: Path) -> None:
     """Append while a rival without a lease commits first."""
     mine, rival = (opened_at(folder).new_stream("ORDERS").opened for _ in range(2))
@@ -732,6 +754,8 @@ SCENARIOS = {
     "purge": Scenario(due, purge),
     "erase": Scenario(applied, erase),
 }
+SCENARIOS["erase-subject"] = Scenario(naming, erase_subject)
+SCENARIOS["pause"] = Scenario(due, pause_and_resume)
 SCENARIOS["hold"] = Scenario(due, hold_and_apply)
 SCENARIOS["release-hold"] = Scenario(held, release_and_apply)
 SCENARIOS["expire-hold"] = Scenario(held_until, apply)

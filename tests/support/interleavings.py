@@ -240,6 +240,16 @@ def held(folder: Path, format_: str) -> None:
     save_plans(str(folder / "plan.json"), [opened_at(folder).stream(STREAM).plan(AS_OF).plan])
 
 
+def erase(folder: Path) -> None:
+    """Some messages are erased, live ones and removed ones."""
+    opened_at(folder).stream(STREAM).erase(seqs=(3, 17, 22), reason="asked for").apply()
+
+
+def verify(folder: Path) -> None:
+    """The stream is verified."""
+    assert opened_at(folder).stream(STREAM).verify().damages == ()
+
+
 def purge(folder: Path) -> None:
     """All messages are removed on request."""
     opened_at(folder).stream(STREAM).purge().apply()
@@ -307,6 +317,7 @@ MINE: Mapping[str, Side] = {
     "purge": Side(purge),
     "purge-under-hold": Side(purge, prepare=held),
     "delete": Side(delete),
+    "erase": Side(erase),
     "reclaim": Side(reclaim, prepare=reclaimable),
     "apply-reclaimable": Side(apply, prepare=reclaimable),
     "undo-reclaimable": Side(undo, prepare=reclaimable),
@@ -325,6 +336,8 @@ THEIRS: Mapping[str, Side] = {
     "same-apply-after-taking-over": Side(without_leases(apply)),
     "undo-after-taking-over": Side(without_leases(undo)),
     "read": Side(read),
+    "erase-after-taking-over": Side(without_leases(erase), meets=(written, scattered, held)),
+    "verify": Side(verify, meets=(written,)),
     "release": Side(apply, meets=(heard,)),
     "acks": Side(come_further, meets=(heard,)),
     "new-consumer": Side(create_consumer, meets=(heard,)),

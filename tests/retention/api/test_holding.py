@@ -345,3 +345,30 @@ def test_a_hold_covers_what_matches_all_of_its_fields() -> None:
     }
     for seqs, part in by_part.items():
         assert ", ".join(map(str, covered(part(hold), rows))) == seqs
+
+
+@pytest.mark.parametrize("format_", ["delta", "parquet"])
+def test_a_held_message_that_a_later_one_of_its_batch_rolls_up_is_stored(
+    tmp_path: Path, format_: str
+) -> None:
+    settings = {"name": "ORDERS", "subjects": ["orders.>"], "allow_rollup_hdrs": True}
+    made = opened(tmp_path, settings, format=format_)
+    made.stream("ORDERS").publish([b'{"subject": "orders.a", "data": "1"}'])
+    made.hold("ORDERS", reason="case 41", to_seq=2)
+    rolled = {"subject": "orders.a", "data": "x", "headers": {"Nats-Rollup": "sub"}}
+    batch = [{"subject": "orders.a", "data": "2"}, {"subject": "orders.a", "data": "3"}, rolled]
+    made.stream("ORDERS").publish([json.dumps(line).encode() for line in batch])
+    assert stored(made) == [1, 2, 4]
+
+
+def test_a_held_message_that_no_consumer_wants_is_stored(tmp_path: Path) -> None:
+    settings = {"subjects": ["orders.>"], "retention": "interest", "unmatched": "remove"}
+    made = opened(tmp_path, {"name": "ORDERS", **settings})
+    stream = made.stream("ORDERS")
+    stream.publish([b'{"subject": "orders.a", "data": "1"}'])
+    stream.consumers.add({"durable_name": "billing", "filter_subject": "orders.a"})
+    made.hold("ORDERS", reason="case 41", to_seq=2)
+    lines_of_b = [b'{"subject": "orders.b", "data": "2"}', b'{"subject": "orders.b", "data": "3"}']
+    published = stream.publish(lines_of_b)
+    assert published.unwanted == 1
+    assert stored(made) == [1, 2]

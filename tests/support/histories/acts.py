@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from random import Random
 from typing import Any
 
 from retention.apply.compact import CompactionLimits
-from retention.errors import RefusedError, UsageError, VerificationError
-from tests.support.histories.actors import Actors, Refusals, done, refused
+from retention.errors import RefusedError, StalePlanError, UsageError
+from tests.support.histories.actors import Actors, done, refused
 from tests.support.histories.consumer_acts import subscribe, work
+from tests.support.histories.erase_acts import erase, resume
+from tests.support.histories.hold_acts import configure, hold, release, undo_held
 from tests.support.histories.publish_model import Given, Taken, publish
 from tests.support.histories.stored import MSG_ID, OPERATION, ROLLUP, SECOND, TTL
-from tests.support.histories.stream_model import (
-    GRACE_OVER,
-    THERE_AGAIN,
-    UNDONE,
-    Run,
-)
-from tests.support.histories.terms import NAME, SUBJECTS, changed
+from tests.support.histories.stream_model import UNSURE, Pass, Run, StreamModel
+from tests.support.histories.terms import NAME, PERSON, SUBJECTS, changed
+from tests.support.histories.why_not import WHY_NOT, undone
 
 MS = 1_000_000
 """The resolution of a storage's clock."""
-WHY_NOT: Mapping[str, tuple[Refusals, tuple[str, ...]]] = {
-    UNDONE: ((UsageError,), ("was undone already",)),
-    THERE_AGAIN: ((RefusedError,), ("duplicated", "in the table again")),
-    GRACE_OVER: ((VerificationError, RefusedError), ("after the grace period",)),
-}
-"""Reasons that prevent an undo → errors, and words of their sentences."""
 
 
 def wait(actors: Actors, rng: Random) -> None:
@@ -50,6 +43,8 @@ def send(actors: Actors, rng: Random) -> None:
     """Publish a few messages."""
     batch = [_given(actors, rng) for _ in range(rng.choice([1, 1, 2, 3, 5, 8]))]
     model, now_ns = actors.model, actors.clock()
+    if actors.config.allow_rollup_hdrs and any(ROLLUP in dict(each.headers) for each in batch):
+        model.holds.expire(now_ns)
     taken = publish(model, batch)
     actors.said = f"publish {' '.join(map(_shown, batch))}"
     if taken.refused is not None:
@@ -93,13 +88,13 @@ def _given(actors: Actors, rng: Random) -> Given:
     elif kind < 0.35:
         repeated = rng.random() < 0.3
         actors.last_id += not repeated
-        headers.append((MSG_ID, f"id-{actors.last_id}"))
+        headers.append((MSG_ID, f"message-id-{actors.last_id:06d}"))
     elif kind < 0.5:
         ts_ns -= rng.choice([1, 2, 5, 20, 100]) * SECOND
     if actors.config.allow_msg_ttl and rng.random() < 0.3:
         headers.append((TTL, rng.choice(["never", "1", "3", "8", "40"])))
     payload = bytes(rng.choices(b"abcdef", k=rng.choice([1, 5, 40, 200])))
-    return Given(rng.choice(SUBJECTS), ts_ns, tuple(headers), payload)
+    return Given(rng.choice([*SUBJECTS, PERSON]), ts_ns, tuple(headers), payload)
 
 
 def _line(given: Given) -> bytes:
@@ -120,17 +115,32 @@ def _shown(given: Given) -> str:
 def retain(actors: Actors, rng: Random) -> None:
     """Run a pass now, directly or as a plan and its application."""
     model, now_ns = actors.model, actors.clock()
-    judged = model.judge(now_ns)
-    if rng.random() < 0.3 and actors.has_table:
+    ended = model.holds.due(now_ns)
+    is_settled = not ended and "holds" not in actors.terms
+    if rng.random() < 0.3 and actors.has_table and is_settled:
         report: Any = actors.stream.plan().apply()
     else:
         report = done(actors.warehouse.apply([NAME]))
+    model.holds.expire(now_ns)
+    judged = model.judge(now_ns)
+    # Those that another run ended at the same instant are reported, too.
+    assert set(ended) <= set(report.expired_holds or ()) <= model.holds.ended
+    _same_kept(report.kept_by_holds, judged, model)
     actors.said = f"retain: {len(judged.rules)} go, {len(judged.markers)} markers"
     rules = list(judged.rules.values())
     assert report.by_rule == {rule: rules.count(rule) for rule in rules}, report.by_rule
     assert report.removed_messages == len(rules)
     assert report.markers == len(judged.markers)
     model.carry_out(report.run, judged, now_ns)
+
+
+def _same_kept(kept: Mapping[str, int] | None, judged: Pass, model: StreamModel) -> None:
+    """Check what each legal hold keeps; of segments that stay for other reasons, too, rules count."""
+    if model.policy.whole_segments and kept is not None and judged.kept is not None:
+        assert kept.keys() == judged.kept.keys()
+        assert all(kept[hold] >= judged.kept[hold] for hold in kept)
+        return
+    assert kept == judged.kept, (kept, judged.kept)
 
 
 def compact(actors: Actors, rng: Random) -> None:
@@ -164,14 +174,11 @@ def undo(actors: Actors, rng: Random) -> None:
     run = rng.choice(some[-4:] if rng.random() < 0.7 else some)
     why_not = actors.model.why_not_undo(run)
     actors.said = f"undo {run.name} ({run.kind}; {why_not or len(run.removed)})"
-    if why_not is not None:
+    if why_not not in (None, UNSURE):
         with refused(*WHY_NOT[why_not]):
             actors.warehouse.undo(run.name)
         return
-    record = actors.warehouse.undo(run.name)
-    assert record["restored_messages"] == len(run.removed)
-    assert record["restored_bytes"] == run.removed_bytes
-    actors.model.undo(run)
+    undone(actors, run)
 
 
 def reclaim(actors: Actors, rng: Random) -> None:
@@ -181,9 +188,11 @@ def reclaim(actors: Actors, rng: Random) -> None:
     ahead = [end for end in ends if end > actors.clock() and end % MS == 0]
     if ahead and rng.random() < 0.4:
         actors.clock.advance(min(ahead) - actors.clock())
+    ended = model.holds.due(actors.clock())
     found = done(actors.warehouse.reclaim([NAME]).plan)
     report = done(actors.warehouse.reclaim([NAME]).apply())
-    assert found.going == report.going
+    model.holds.expire(actors.clock())
+    assert ended or found.going == report.going, (found.going, report.going)
     assert report.grace_ns in actors.graces_ns
     assert report.grace_ns >= actors.grace_ns
     actors.said = f"reclaim: {report.going}"
@@ -225,24 +234,45 @@ def delete(actors: Actors, rng: Random) -> None:
         with refused((UsageError,)):
             actors.stream.delete(*wanted)
         return
-    report = actors.stream.delete(*wanted).apply()
-    rules = dict.fromkeys(sorted(set(wanted)), "delete")
-    _same_removal(vars(report), model.remove(report.run, "delete", rules, actors.clock()))
+    report = _carried_out(actors, partial(actors.stream.delete, *wanted))
+    _requested(actors, report, "delete", set(wanted))
+
+
+def _carried_out(actors: Actors, request: Callable[[], Any]) -> Any:
+    """The report of a request; it is planned again if its run itself records the begin or end of a legal hold."""
+    changes = actors.model.holds.due(actors.clock()) or "holds" in actors.terms
+    actors.model.holds.expire(actors.clock())
+    try:
+        return request().apply()
+    except StalePlanError:
+        assert changes
+        return request().apply()
+
+
+def _requested(actors: Actors, report: Any, rule: str, wanted: set[int]) -> None:
+    """Carry out a request of a person beside the model: legal holds keep messages from it."""
+    model = actors.model
+    kept = model.holds.kept(model.live[seq] for seq in wanted) or {}
+    # One that ended as the run began may be in its plan.
+    ended = model.holds.ended
+    assert {k: v for k, v in (report.kept_by_holds or {}).items() if k not in ended} == kept
+    going = sorted(model.without_held(wanted))
+    assert report.removed_messages == len(going), (report, going)
+    if going:
+        run = model.remove(report.run, rule, dict.fromkeys(going, rule), actors.clock())
+        _same_removal(vars(report), run)
 
 
 def purge(actors: Actors, rng: Random) -> None:
     """Purge all or some messages."""
     model = actors.model
-    subject = rng.choice([None, None, *SUBJECTS, "s.*"])
+    subject = rng.choice([None, None, *SUBJECTS, PERSON, "s.*"])
     seq = rng.randint(1, model.next_seq + 3) if rng.random() < 0.5 else None
     keep = rng.randint(1, 10) if seq is None and rng.random() < 0.8 else None
     actors.said = f"purge subject={subject} seq={seq} keep={keep}"
     meant = model.purge(subject, seq, keep)
-    report = actors.stream.purge(subject, seq, keep).apply()
-    assert report.removed_messages == len(meant)
-    if meant:
-        rules = dict.fromkeys(sorted(meant), "purge")
-        _same_removal(vars(report), model.remove(report.run, "purge", rules, actors.clock()))
+    report = _carried_out(actors, partial(actors.stream.purge, subject, seq, keep))
+    _requested(actors, report, "purge", meant)
     if subject is None and seq is not None and seq > model.next_seq:
         model.next_seq, model.removed_seq = seq, max(model.removed_seq, seq - 1)
 
@@ -253,6 +283,11 @@ def drop(actors: Actors, rng: Random) -> None:
     model, removed_seq = actors.model, actors.model.removed_seq
     if not model.live:
         actors.said = "drop: nothing is there"
+        return
+    if model.holds.in_effect:
+        actors.said = "drop: a legal hold"
+        with refused((RefusedError,), ["legal hold"]):
+            actors.stream.drop().apply()
         return
     actors.said = f"drop and undo {len(model.live)}"
     report = actors.stream.drop().apply()
@@ -291,6 +326,12 @@ ACTS: dict[str, Callable[[Actors, Random], None]] = {
     "edit": edit,
     "subscribe": subscribe,
     "work": work,
+    "hold": hold,
+    "release": release,
+    "configure": configure,
+    "undo_held": undo_held,
+    "erase": erase,
+    "resume": resume,
 }
 WEIGHTS = {
     "wait": 18,
@@ -306,5 +347,11 @@ WEIGHTS = {
     "edit": 4,
     "subscribe": 2,
     "work": 8,
+    "hold": 5,
+    "release": 4,
+    "configure": 1,
+    "undo_held": 2,
+    "erase": 4,
+    "resume": 1,
 }
 """Weights of acts; acts of consumers have no effect on a stream without them."""

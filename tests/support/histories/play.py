@@ -14,6 +14,7 @@ from random import Random
 from unittest.mock import patch
 
 import pyarrow as pa
+import pytest
 
 from retention.storage import parallel
 from tests.support.histories.actors import Actors
@@ -93,7 +94,7 @@ def play(history: History, folder: Path) -> Failure | None:
                 played += 1
             lines.append("     last check")
             check_whole(actors, ends=True)
-    except Exception:  # any error is reported with the preceding acts
+    except (Exception, pytest.fail.Exception):  # any error is reported with the preceding acts
         return Failure(history, played, tuple(lines), traceback.format_exc())
     finally:
         shutil.rmtree(folder)

@@ -52,7 +52,7 @@ def publish(model: StreamModel, batch: Sequence[Given]) -> Taken:
             acks.append((known[0], True))
             continue
         rollup = message.value("Nats-Rollup")
-        wanted = _is_wanted(model, message)
+        wanted = _is_wanted(model, message) or model.holds.cover(message)
         refused = room.refuse(message, bool(rollup)) if wanted else None
         if refused:
             return Taken(refused=refused)
@@ -71,6 +71,7 @@ def publish(model: StreamModel, batch: Sequence[Given]) -> Taken:
             ids[message.msg_id] = (next_seq, message.ts_ns)
         acks.append((next_seq, False))
         next_seq += 1
+    gone = {m.seq for m in (*model.messages, *kept) if m.seq in gone and not model.holds.cover(m)}
     stored = tuple(m for m in kept if m.seq not in gone)
     new = {seq for seq, again in acks if not again}
     unstored = max(new - {m.seq for m in stored}, default=0)

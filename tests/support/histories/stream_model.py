@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from retention.config.stream import StreamConfig
 from retention.core.policy import Policy
 from retention.core.run_names import started_ns
 from tests.support.batch_model import PullConsumer
+from tests.support.histories.hold_model import HoldModel
 from tests.support.histories.stored import NEVER, SECOND, Stored, marker_headers, matches
 from tests.support.marked import marked_update
 from tests.support.worlds import World, update
 
 UNDONE, GRACE_OVER, THERE_AGAIN = "undone already", "grace is over", "there again"
-"""Reasons that prevent an undo."""
+ERASED, UNSURE = "erased", "grace is over, but legal holds kept some files"
+"""Reasons that prevent an undo; the last may."""
 
 
 @dataclass
@@ -33,6 +36,10 @@ class Run:
     undone: bool = False
     lost: bool = False
     """Whether a reclaim has deleted the files with its messages."""
+    kept: frozenset[int] | None = None
+    """The sequences whose files legal holds kept from a reclaim; None: none has deleted any."""
+    erased: bool = False
+    """Whether an erasure deleted its files, or it is one."""
 
     @property
     def by_rule(self) -> dict[str, int]:
@@ -76,6 +83,8 @@ class Pass:
     markers: tuple[Stored, ...] = ()
     next_seq: int = 0
     """The next sequence after the pass."""
+    kept: Mapping[str, int] | None = None
+    """Legal hold → the messages that it keeps; None: none is in effect."""
 
 
 @dataclass
@@ -96,6 +105,9 @@ class StreamModel:
     """Message id → sequence and time of the last accepted message with it."""
     archived: dict[int, tuple[Stored, int]] = field(default_factory=dict)
     """Sequence → the message and its segment, for all messages archived by runs."""
+    holds: HoldModel = field(default_factory=HoldModel)
+    erased: list[Stored] = field(default_factory=list)
+    """The messages of which no file may have a copy."""
 
     @property
     def policy(self) -> Policy:
@@ -123,6 +135,23 @@ class StreamModel:
         return sorted({*stored, *ids, *graces, *(one for one in deadlines if one != NEVER)})
 
     def judge(self, as_of_ns: int) -> Pass:
+        """The removals of one pass: as without legal holds, but for the held messages."""
+        judged = self._judge(as_of_ns)
+        if not self.holds.in_effect:
+            return judged
+        going = {seq: rule for seq, rule in judged.rules.items() if not self.is_held(seq)}
+        kept = self.holds.kept(self.live[seq] for seq in judged.rules)
+        return Pass(self._whole(going), judged.markers, judged.next_seq, kept)
+
+    def is_held(self, seq: int) -> bool:
+        """Whether a legal hold covers a live message."""
+        return self.holds.cover(self.live[seq])
+
+    def without_held(self, seqs: Iterable[int]) -> set[int]:
+        """The live messages among some that no legal hold covers."""
+        return {seq for seq in seqs if not self.is_held(seq)}
+
+    def _judge(self, as_of_ns: int) -> Pass:
         """The removals of one pass: first unneeded messages, then limits, then expiry (jetstream.md 0.1)."""
         policy = self.policy
         released = {m.seq: policy.retention for m in self.messages if self._is_released(m)}
@@ -193,11 +222,13 @@ class StreamModel:
         """The reason that prevents the undo of a run; None: it can be undone."""
         if run.undone:
             return UNDONE
+        if run.erased:
+            return ERASED
         if run.lost:
             return GRACE_OVER
         if run.removed.keys() & self.live.keys():
             return THERE_AGAIN
-        return None
+        return None if run.kept is None else UNSURE
 
     def undo(self, run: Run) -> None:
         """Restore the messages removed by a run, and remove its markers, in any segment."""
@@ -219,7 +250,21 @@ class StreamModel:
     def reclaim(self, cutoff_ns: int) -> None:
         """Mark the files of messages removed before an instant as deleted."""
         for run in self.runs:
-            run.lost = run.lost or run.ended_ns < cutoff_ns
+            if run.lost or run.ended_ns >= cutoff_ns:
+                continue
+            held = {seq for seq, message in run.removed.items() if self.holds.cover(message)}
+            run.kept = frozenset(held if run.kept is None else run.kept & held)
+            run.lost = not self.holds.in_effect
+
+    def kept_dead(self) -> list[Stored]:
+        """The removed messages under legal holds, whose files nothing may have deleted."""
+        return [
+            message
+            for run in self.runs
+            if not (run.lost or run.undone or run.erased)
+            for seq, message in run.removed.items()
+            if self.holds.cover(message) and (run.kept is None or seq in run.kept)
+        ]
 
     def purge(self, subject: str | None, seq: int | None, keep: int | None) -> set[int]:
         """The messages selected by a purge (removals.md)."""

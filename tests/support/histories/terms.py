@@ -8,6 +8,8 @@ from typing import Any
 
 NAME = "ORDERS"
 SUBJECTS = ("s.a", "s.b", "s.c", "s.d")
+PERSON = "s.person-4f0c2b7d9a31"
+"""A subject long enough to be searched for once it is erased."""
 Terms = dict[str, Any]
 """A stream's configuration, in the form of `retention.yaml`."""
 

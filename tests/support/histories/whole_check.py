@@ -9,13 +9,15 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from retention.doctor.streams import check_stream
 from retention.errors import MissingMessageError, RetentionError
 from tests.support.histories.actors import Actors, done
+from tests.support.histories.erase_acts import search_erased
 from tests.support.histories.stored import SECOND, Stored
-from tests.support.histories.stream_model import Run
+from tests.support.histories.stream_model import UNSURE, Run
 from tests.support.histories.terms import NAME
 
 LONGEST_GRACE_NS = 600 * SECOND
@@ -44,6 +46,8 @@ def check_whole(actors: Actors, *, ends: bool = False) -> None:
     _check_verified(actors)
     _check_answers(actors, rng)
     _check_due(actors)
+    _check_held(actors)
+    search_erased(actors)
     if ends:
         _check_end(actors)
 
@@ -143,8 +147,9 @@ def _check_runs(actors: Actors, rng: Random) -> None:
         assert record["removed_messages"] == len(run.removed)
         assert record["removed_bytes"] == run.removed_bytes
         assert record["by_rule"] == run.by_rule
-    possible = [run for run in actors.model.runs if actors.model.why_not_undo(run) is None]
-    others = [run for run in actors.model.runs if run not in possible]
+    why_not = {run.name: actors.model.why_not_undo(run) for run in actors.model.runs}
+    possible = [run for run in actors.model.runs if why_not[run.name] is None]
+    others = [run for run in actors.model.runs if why_not[run.name] not in (None, UNSURE)]
     for runs in (possible, others):
         for run in rng.sample(runs, min(_TRIED, len(runs))):
             _check_undo(actors, run)
@@ -197,7 +202,7 @@ def _check_answers(actors: Actors, rng: Random) -> None:
         try:
             told = stream.explain(seq)
         except MissingMessageError:
-            if not run.lost:
+            if not (run.lost or run.erased or run.kept is not None):
                 raise
             continue
         assert told.removed is not None
@@ -210,6 +215,23 @@ def _check_due(actors: Actors) -> None:
     plan = actors.stream.plan().plan
     assert plan.removed_messages == len(judged.rules)
     assert plan.by_rule == _counted(judged.rules)
+    if not actors.model.policy.whole_segments:
+        assert plan.kept_by_holds == judged.kept
+
+
+def _check_held(actors: Actors) -> None:
+    """Check the legal holds in effect, and that files still have every removed message under one."""
+    held = {hold.id for hold in actors.warehouse.holds([NAME])}
+    assert held == set(actors.model.holds.in_effect)
+    wanted = {message.seq for message in actors.model.kept_dead()}
+    if wanted:
+        layout = actors.stream.opened.layout
+        places = [Path(layout.messages), Path(layout.engine_path("trash"))]
+        paths = [path for place in places for path in place.glob("**/segment=*/*.parquet")]
+        there = {
+            seq for path in paths for seq in pq.ParquetFile(path).read(["seq"])["seq"].to_pylist()
+        }
+        assert wanted <= there, f"removed files of held messages are gone: {wanted - there}"
 
 
 def _counted(rules: dict[int, str]) -> dict[str, int]:
@@ -219,7 +241,10 @@ def _counted(rules: dict[int, str]) -> dict[str, int]:
 
 def _check_end(actors: Actors) -> None:
     """Check that compact and reclaim leave only live data files after all graces."""
-    actors.edit(actors.terms | {"grace": "0s"})
+    actors.edit({**actors.terms, "grace": "0s", "holds": []})
+    for hold in actors.warehouse.holds([NAME]):
+        actors.warehouse.release_hold(hold.id, reason="closed")
+    actors.model.holds.in_effect.clear()
     actors.clock.advance(LONGEST_GRACE_NS + SECOND)
     done(actors.warehouse.compact([NAME]).apply())
     actors.clock.advance(LONGEST_GRACE_NS + SECOND)
