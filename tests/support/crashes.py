@@ -91,7 +91,6 @@ TWICE = os.environ.get("RETENTION_CRASHES") == "twice"
 """Whether recoveries are also killed: `make long NAME=crash`."""
 _ENGINE = str(Path(retention.__file__).parent)
 NOW = START + 100 * SECOND
-load.ledger_mistakes = lambda *_: iter(())  # type: ignore[attr-defined]  # it is copied with the folder
 AS_OF = START + 75 * SECOND
 ODD_NAME = "räume"
 STATE = {
@@ -952,4 +951,6 @@ def _record(act: Callable[[], None], log: Path) -> None:
 
 
 if __name__ == "__main__":
+    # The ledger is copied with the folder.
+    load.ledger_mistakes = lambda *_: iter(())  # type: ignore[attr-defined]
     serve(_in_a_fork)
