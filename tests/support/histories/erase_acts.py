@@ -51,6 +51,8 @@ def erase(actors: Actors, rng: Random) -> None:
             raise
         actors.said += ": a removed message is held"
         return
+    if actors.stream.opened.table_format.keeps_versions:
+        model.log_since_ns = actors.clock()
     _erased(actors, report, erased)
     _search(actors, rng, subjects)
 

@@ -15,7 +15,7 @@ from tests.support.marked import marked_update
 from tests.support.worlds import World, update
 
 UNDONE, GRACE_OVER, THERE_AGAIN = "undone already", "grace is over", "there again"
-ERASED, UNSURE = "erased", "grace is over, but legal holds kept some files"
+ERASED, UNSURE = "erased", "grace is over, but legal holds or a lost log kept some files"
 """Reasons that prevent an undo; the last may."""
 
 
@@ -108,6 +108,8 @@ class StreamModel:
     holds: HoldModel = field(default_factory=HoldModel)
     erased: list[Stored] = field(default_factory=list)
     """The messages of which no file may have a copy."""
+    log_since_ns: int = 0
+    """The instant since which the log has every entry: an erasure deletes earlier ones of a Delta table."""
 
     @property
     def policy(self) -> Policy:
@@ -254,7 +256,8 @@ class StreamModel:
                 continue
             held = {seq for seq, message in run.removed.items() if self.holds.cover(message)}
             run.kept = frozenset(held if run.kept is None else run.kept & held)
-            run.lost = not self.holds.in_effect
+            # A log with lost entries younger than the grace may have named the files again.
+            run.lost = not self.holds.in_effect and self.log_since_ns < cutoff_ns
 
     def kept_dead(self) -> list[Stored]:
         """The removed messages under legal holds, whose files nothing may have deleted."""

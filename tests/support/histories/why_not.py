@@ -20,7 +20,10 @@ WHY_NOT: Mapping[str, tuple[Refusals, tuple[str, ...]]] = {
     UNDONE: ((UsageError,), ("was undone already",)),
     THERE_AGAIN: ((RefusedError,), ("duplicated", "in the table again")),
     GRACE_OVER: ((VerificationError, RefusedError), ("after the grace period",)),
-    ERASED: ((UsageError, VerificationError, RefusedError), ("erased", "after the grace period")),
+    ERASED: (
+        (UsageError, VerificationError, RefusedError),
+        ("erased", "after the grace period", "deleted them"),
+    ),
 }
 """Reasons that prevent an undo → errors, and words of their sentences."""
 
