@@ -18,6 +18,7 @@ from retention.cli.arguments import Streams
 from retention.cli.output import put_json, put_report, put_table, say
 from retention.cli.removing import DryRun, Yes
 from retention.cli.settings import Settings, settings_of
+from retention.core.wording import counted
 from retention.errors import UsageError, VerificationError
 
 if TYPE_CHECKING:
@@ -217,16 +218,17 @@ def _refuse_unfinished(report: ErasureReport) -> None:
         VerificationError: it is unfinished.
     """
     record = report.record
+    erased = "messages" if report.location is None else "rows"
     if record.traces:
         raise VerificationError(
-            f"{report.stream}: erasure {record.id} is unfinished: {len(record.traces)} places still have strings of "
-            f"erased messages, such as {record.traces[0].location}; the messages themselves are erased; change or "
-            "delete these files, then repeat the command with --resume"
+            f"{report.stream}: erasure {record.id} is unfinished: {counted(len(record.traces), 'place')} with something "
+            f"of the erased {erased}, such as {record.traces[0].location}; the {erased} themselves are erased; change "
+            "or delete these files, then repeat the command with --resume"
         )
     if record.unread:
         raise VerificationError(
-            f"{report.stream}: erasure {record.id} is unfinished: {len(record.unread)} files cannot be decoded, so "
-            f"nobody can tell what they contain, such as {record.unread[0]}; the messages themselves are erased; "
+            f"{report.stream}: erasure {record.id} is unfinished: {counted(len(record.unread), 'file')} that cannot be "
+            f"decoded may have something of them, such as {record.unread[0]}; the {erased} themselves are erased; "
             "restore, repair or delete these files, then repeat the command with --resume"
         )
 
