@@ -221,14 +221,14 @@ def _refuse_unfinished(report: ErasureReport) -> None:
     erased = "messages" if report.location is None else "rows"
     if record.traces:
         raise VerificationError(
-            f"{report.stream}: erasure {record.id} is unfinished: {counted(len(record.traces), 'place')} with something "
-            f"of the erased {erased}, such as {record.traces[0].location}; the {erased} themselves are erased; change "
-            "or delete these files, then repeat the command with --resume"
+            f"{report.stream}: erasure {record.id} is unfinished: {counted(len(record.traces), 'place')} with "
+            f"something of the erased {erased}, such as {record.traces[0].location}; these {erased} are erased; "
+            "change or delete these files, then repeat the command with --resume"
         )
     if record.unread:
         raise VerificationError(
             f"{report.stream}: erasure {record.id} is unfinished: {counted(len(record.unread), 'file')} that cannot be "
-            f"decoded may have something of them, such as {record.unread[0]}; the {erased} themselves are erased; "
+            f"decoded may have something of them, such as {record.unread[0]}; the {erased} are erased; "
             "restore, repair or delete these files, then repeat the command with --resume"
         )
 

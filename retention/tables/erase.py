@@ -19,6 +19,7 @@ from retention.tables.access import access_of
 from retention.tables.erased_rows import ChooseEngine, Key
 from retention.tables.erasure_run import (
     finish_table_erasure,
+    removal_of,
     table_report_of,
     with_files,
 )
@@ -135,8 +136,7 @@ def erase_rows(
         same = [
             each for each in erasures_of(table).all() if each.request == _hash_of(table, wanted)
         ]
-        unfinished = [each for each in same if not each.is_done]
-        record = unfinished[0] if unfinished else _begun(table, wanted, choose, same)
+        record = _unfinished(table, wanted, choose, same) or _begun(table, wanted, choose, same)
         if record.is_done:
             return table_report_of(table, record)
         return finish_table_erasure(table, record, choose)
@@ -156,6 +156,20 @@ def resume_table_erasures(table: OpenedTable, choose: ChooseEngine) -> list[Eras
 def table_erasure_reports(table: OpenedTable) -> list[ErasureReport]:
     """The reports of all erasures of a table, oldest first, finished or not."""
     return [table_report_of(table, record) for record in erasures_of(table).all()]
+
+
+def _unfinished(
+    table: OpenedTable,
+    wanted: TableErasureRequest,
+    choose: ChooseEngine,
+    same: Sequence[ErasureRecord],
+) -> ErasureRecord | None:
+    """The erasure of the same keys to go on with; None: there is none, or such rows are in the table since it."""
+    unfinished = next((each for each in same if not each.is_done), None)
+    if unfinished is None or removal_of(table, unfinished) is None:
+        return unfinished
+    survey = survey_table_erasure(table, wanted.keys, choose)
+    return None if survey.live else unfinished
 
 
 def _begun(

@@ -110,7 +110,7 @@ def finish_table_erasure(
     with labelled(step=f"erasure {record.id}"):
         content = read_needles(erasures.needles(record.id), bytes.fromhex(record.key or ""))
         keys = keys_of(content)
-        if _removal(table, record) is None:
+        if removal_of(table, record) is None:
             record = _removed(table, record, keys, choose)
         record = _delete_own_files(table, record, keys, choose)
         return _proved(table, record, content, choose)
@@ -147,7 +147,7 @@ def table_report_of(
     searched: SearchResult | None = None,
 ) -> ErasureReport:
     """The report of an erasure so far."""
-    run = _removal(table, record)
+    run = removal_of(table, record)
     return ErasureReport(
         table.name,
         record,
@@ -164,7 +164,7 @@ def table_report_of(
     )
 
 
-def _removal(table: OpenedTable, record: ErasureRecord) -> TableErased | None:
+def removal_of(table: OpenedTable, record: ErasureRecord) -> TableErased | None:
     """The run that removed the rows."""
     runs = (
         run

@@ -228,6 +228,10 @@ def test_what_the_owner_restores_is_noticed(tmp_path: Path) -> None:
     DeltaTable(world.location).restore(version)
     with pytest.raises(VerificationError, match="which others restored"):
         world.table.resume_erasures()
+    world.table.erase({"user": EVE}, reason="request 8").apply()
+    world.clean()
+    assert all(report.is_done for report in world.table.resume_erasures())
+    assert not world.left("warehouse")
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,8 @@ KINDS = {
         ),
     ),
     "an undo on a table in place": Kind(
-        r"restore the rows from a copy|undone already, by run|remove what came back, or leave it",
+        r"restore the rows from a copy|add rows that have to come back|"
+        r"undone already, by run|remove what came back, or leave it",
         (
             "retention/tables/test_apply.py::test_an_undo_is_refused_where_files_are_gone_or_came_back",
         ),
@@ -241,12 +242,13 @@ KINDS = {
         r"delete-segments|remove its oldest segments with", (f"{_OWN}a_topic_is_emptied_as_told",)
     ),
     "resume an erasure": Kind(
-        r"then repeat the command with --resume",
+        r"then repeat the command with --resume|options='--resume'",
         ("erasure/test_erase.py::test_a_trace_makes_the_command_fail_until_it_is_gone",),
     ),
     "erase again": Kind(
-        r"erase again",
+        r"erase again|erase these rows once more",
         (
+            "erasure/test_erase_tables.py::test_what_the_owner_restores_is_noticed",
             "erasure/test_erase.py::test_a_damaged_record_is_named",
             "erasure/test_erase.py::test_damaged_needles_are_named_and_made_again",
         ),
@@ -337,7 +339,7 @@ KINDS = {
     ),
     "directories of Parquet files": Kind(
         r"list that directory (with `format: delta`|as a table of its own)|one directory deeper|changed; move it away|"
-        r"remove rows with (a|the) program that writes",
+        r"remove rows with (a|the) program that writes|let no program read or write",
         untested="they refuse files that others list, or that cannot be moved in one step, before anything is moved",
     ),
     "findings that cost time": Kind(
