@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from retention.core.inventory import DataFile, SeqRanges
+from retention.core.plain_strings import without_views
 from retention.schemas.bounds import MAX_SEQ
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
@@ -108,7 +109,7 @@ def visible_rows(file: DataFile, rows: Rows) -> Rows:
     if not file.hides_rows:
         return rows
     gone = in_ranges(rows.column("seq").to_numpy(), ranges_in(file.hidden))
-    return rows.filter(pa.array(~gone))
+    return without_views(rows).filter(pa.array(~gone))
 
 
 def columns_with_seq(file: DataFile, columns: Sequence[str]) -> list[str]:

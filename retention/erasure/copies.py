@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from retention.context.context import OpenedStream
+from retention.core.plain_strings import without_views
 from retention.core.vector_paths import data_path, stored_files
 from retention.rules.erase import ErasedMessages
 from retention.schemas.messages import FILE_COLUMNS
@@ -103,14 +104,7 @@ def rows_of(location: str, columns: Sequence[str]) -> Iterator[pa.Table]:
         if not {"seq", "subject"} <= set(names):
             return
         for batch in opened.iter_batches(_BATCH_ROWS, columns=names):
-            yield _without_views(pa.Table.from_batches([batch]))
-
-
-def _without_views(rows: pa.Table) -> pa.Table:
-    """The rows with plain strings and bytes, because Arrow does not filter the views that other writers may write."""
-    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
-    fields = [field.with_type(plain.get(field.type, field.type)) for field in rows.schema]
-    return rows.cast(pa.schema(fields))
+            yield without_views(pa.Table.from_batches([batch]))
 
 
 def held_rows(rows: pa.Table, holds: Sequence[Hold]) -> Iterator[tuple[int, str]]:

@@ -154,12 +154,14 @@ OF_TABLES = {
     Step.HOLD_NAMED,
     Step.CHANGES_WRITTEN,
     Step.CHANGES_NOTED,
+    Step.CHANGES_ERASED,
+    Step.EVIDENCE_HASHED,
     Step.EVIDENCE_NOTED,
     Step.TABLE_COMMITTING,
     Step.TABLE_COMMITTED,
     Step.REMOVED_FILE_LINKED,
 }
-"""Steps that only runs on tables in place reach: `test_tables.py` kills at them."""
+"""Steps that only tables in place reach: `test_tables.py` and `tests/erasure/test_erase_tables.py` kill at them."""
 OF_ARCHIVES = {Step.COPIES_FORGOTTEN, Step.MANIFESTS_DELETED, Step.COPIES_DELETED}
 """Steps of `archive_keep`: `tests/retention/apply/test_archived.py` stops at them."""
 
