@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 import secrets
+import uuid
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -292,6 +293,23 @@ def test_a_file_of_the_stream_that_cannot_be_decoded_keeps_it_unfinished(tmp_pat
     assert report.is_done
     assert report.as_json()["undecodable"] == []
     assert report.record.unread == []
+
+
+@STORE
+@pytest.mark.parametrize("rows", ["whole", "torn"])
+def test_a_file_that_a_killed_writer_left_is_deleted(tmp_path: Path, store: str, rows: str) -> None:
+    world = World(tmp_path, store)
+    world.publish(2)
+    [live, *_] = (tmp_path / "streams/ORDERS/messages").rglob("*.parquet")
+    content = live.read_bytes()
+    name = f".{uuid.uuid4().hex}.parquet.{uuid.uuid4().hex}.tmp"
+    left = tmp_path / "streams/ORDERS/_retention/staging" / live.parent.name / name
+    left.parent.mkdir(parents=True, exist_ok=True)
+    left.write_bytes(content if rows == "whole" else content[:-20])
+    report = world.stream.erase(EVE, reason="request 7").apply()
+    assert report.is_done
+    assert not left.exists()
+    assert world.left() == []
 
 
 def test_a_path_in_a_report_does_not_repeat_what_was_erased(tmp_path: Path) -> None:
