@@ -32,14 +32,13 @@ from retention.erasure.keyed_hash import keyed_hash_of
 from retention.erasure.ledger import ErasureLedger
 from retention.erasure.needle_file import (
     NeedleFile,
-    destroy_needles,
     new_key,
     read_needles,
     write_needles,
 )
 from retention.erasure.needles import Needles, needles_of_rows
 from retention.erasure.own_records import ErasedNames, conceal_holds, erase_arguments
-from retention.erasure.proof import Proof
+from retention.erasure.proof import Proof, closed
 from retention.erasure.record import DeletedFile, ErasureRecord, Erasures
 from retention.erasure.report import ErasureReport
 from retention.erasure.search import SearchResult
@@ -132,7 +131,7 @@ def finish_erasure(opened: OpenedStream, record: ErasureRecord, engines: Engines
     """
     erasures = erasures_of(opened)
     if erasures.report(record.id) is not None:
-        return _closed(opened, record)
+        return report_of(opened, closed(erasures, record))
     with labelled(step=f"erasure {record.id}"):
         content = read_needles(erasures.needles(record.id), _key(record))
         named = content.request
@@ -296,16 +295,7 @@ def _proved(
         return report
     done = replace(report, record=record.updated(state="done", key=None))
     erasures.write_report(record.id, done.as_json())
-    return replace(done, record=_closed(opened, record).record)
-
-
-def _closed(opened: OpenedStream, record: ErasureRecord) -> ErasureReport:
-    """Destroy the needles and the key of an erasure with a report."""
-    erasures = erasures_of(opened)
-    destroy_needles(erasures.needles(record.id))
-    record = record.updated(state="done", key=None, traces=[], unread=[])
-    erasures.write(record)
-    return report_of(opened, record)
+    return replace(done, record=closed(erasures, record))
 
 
 def _key(record: ErasureRecord) -> bytes:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from retention.erasure.concealing import CONCEALED, concealed_paths
 from retention.erasure.keyed_hash import KeyedHash
+from retention.erasure.needle_file import destroy_needles
 from retention.erasure.needles import Needles
 from retention.erasure.record import ErasureRecord, Erasures, Trace
 from retention.erasure.search import SearchResult, search
@@ -88,6 +89,15 @@ class Proof:
 
     def _unread(self, result: SearchResult) -> Iterator[str]:
         return (location for location in result.unread if _is_in(location, self.decodable))
+
+
+def closed(erasures: Erasures, record: ErasureRecord) -> ErasureRecord:
+    """Destroy the key, then the needles, of an erasure with a report, and return its record."""
+    done = record.updated(state="done", key=None, traces=[], unread=[])
+    if done != record:
+        erasures.write(done)
+    destroy_needles(erasures.needles(record.id))
+    return done
 
 
 def _is_in(location: str, places: Iterable[str]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -125,12 +125,15 @@ class Erasures:
         return [self.read(erasure) for erasure in self.ids()]
 
     def unfinished(self) -> Iterator[ErasureRecord]:
-        """The erasures with something left to do, oldest first.
+        """The erasures without a report, or whose needles are not destroyed yet, oldest first; others are not read.
 
         Raises:
             DamagedError: a record cannot be read.
         """
-        return (record for record in self.all() if not record.is_done)
+        names = set(files.names(self._directory))
+        for erasure in _ids(names):
+            if erasure + _REPORT not in names or erasure + _NEEDLES in names:
+                yield self.read(erasure)
 
     def read(self, erasure: str) -> ErasureRecord:
         """The record of one erasure.
@@ -178,12 +181,7 @@ class Erasures:
 
     def ids(self) -> list[str]:
         """The ids of all erasures, oldest first."""
-        names = files.names(self._directory)
-        return sorted(
-            name.removesuffix(_RECORD)
-            for name in names
-            if name.endswith(_RECORD) and not name.endswith(_REPORT)
-        )
+        return _ids(files.names(self._directory))
 
     @property
     def _directory(self) -> str:
@@ -208,6 +206,15 @@ class Erasures:
             f"{self._place(name)}: this record of an erasure of {self.stream} cannot be read ({first_line(error)}); "
             "nothing was changed; restore it from a copy, or delete it and erase again"
         )
+
+
+def _ids(names: Iterable[str]) -> list[str]:
+    """The ids of the erasures whose records are among some files."""
+    return sorted(
+        name.removesuffix(_RECORD)
+        for name in names
+        if name.endswith(_RECORD) and not name.endswith(_REPORT)
+    )
 
 
 def new_id(now_ns: int) -> str:

@@ -19,10 +19,10 @@ from retention.delta.snapshot import DeltaSnapshot
 from retention.engines.local import LocalEngine
 from retention.erasure.concealing import concealed_paths
 from retention.erasure.keyed_hash import KeyedHash, keyed_hash_of
-from retention.erasure.needle_file import NeedleFile, destroy_needles, read_needles
+from retention.erasure.needle_file import NeedleFile, read_needles
 from retention.erasure.needles import Needles
 from retention.erasure.own_records import ErasedNames, conceal_holds, erase_arguments
-from retention.erasure.proof import Proof
+from retention.erasure.proof import Proof, closed
 from retention.erasure.record import DeletedFile, ErasureRecord
 from retention.erasure.report import ErasureReport
 from retention.erasure.search import SearchResult
@@ -106,7 +106,7 @@ def finish_table_erasure(
     """
     erasures = erasures_of(table)
     if erasures.report(record.id) is not None:
-        return _closed(table, record)
+        return table_report_of(table, closed(erasures, record))
     with labelled(step=f"erasure {record.id}"):
         content = read_needles(erasures.needles(record.id), bytes.fromhex(record.key or ""))
         keys = keys_of(content)
@@ -279,7 +279,7 @@ def _proved(
         return report
     done = replace(report, record=record.updated(state="done", key=None))
     erasures.write_report(record.id, done.as_json())
-    return replace(done, record=_closed(table, record).record)
+    return replace(done, record=closed(erasures, record))
 
 
 def _former(table: OpenedTable, record: ErasureRecord, keyed: KeyedHash) -> Iterator[str]:
@@ -288,15 +288,6 @@ def _former(table: OpenedTable, record: ErasureRecord, keyed: KeyedHash) -> Iter
     for path in sorted(files.walk(table.location)) if hashes else ():
         if keyed.of(path) in hashes:
             yield files.join(table.location, path)
-
-
-def _closed(table: OpenedTable, record: ErasureRecord) -> ErasureReport:
-    """Destroy the needles and the key of an erasure with a report."""
-    erasures = erasures_of(table)
-    destroy_needles(erasures.needles(record.id))
-    record = record.updated(state="done", key=None, traces=[], unread=[])
-    erasures.write(record)
-    return table_report_of(table, record)
 
 
 def _survivors(

@@ -432,6 +432,7 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     place.write_text(place.read_text().replace("done", "gone"))
     with pytest.raises(DamagedError, match="record of an erasure"):
         world.stream.erasures()
+    assert world.stream.state().erasures == (), "a state reads unfinished ones only"
     place.unlink()
     assert world.stream.erase(EVE, reason="request 7").apply().is_done
 
