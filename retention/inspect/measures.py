@@ -76,6 +76,7 @@ class TableMeasures:
     """Its last finished verification; None: there was none."""
     holds: int = 0
     """The legal holds in effect."""
+    unfinished_erasures: int = 0
 
 
 def measure_table(opened: OpenedTable, as_of_ns: int) -> TableMeasures:
@@ -93,6 +94,7 @@ def measure_table(opened: OpenedTable, as_of_ns: int) -> TableMeasures:
         *(state.rows, state.bytes, state.files, rules, is_paused),
         verified,
         len(state.holds),
+        len(state.erasures),
     )
 
 
