@@ -102,13 +102,12 @@ def erase_now(opened: OpenedStream, wanted: ErasureRequest, engines: Engines) ->
     _check_table(opened)
     with removing(opened):
         settle_interrupted(opened, history_of(opened.warehouse, opened.name))
-        unfinished = [each for each in _repeated(opened, wanted.messages) if not each.is_done]
-        record = unfinished[0] if unfinished else _begun(opened, wanted, engines)
-        return (
-            finish_erasure(opened, record, engines)
-            if not record.is_done
-            else report_of(opened, record)
-        )
+        same = [each for each in _repeated(opened, wanted.messages) if not each.is_done]
+        reports = {each.id: finish_erasure(opened, each, engines) for each in same}
+        record = _begun(opened, wanted, engines)
+        if record.is_done:
+            return report_of(opened, record)
+        return reports.get(record.id) or finish_erasure(opened, record, engines)
 
 
 @on_stream
@@ -144,7 +143,7 @@ def _repeated(opened: OpenedStream, messages: ErasedMessages) -> list[ErasureRec
 
 
 def _begun(opened: OpenedStream, wanted: ErasureRequest, engines: Engines) -> ErasureRecord:
-    """The record of a new erasure, with its request and needles; or that of one that left nothing to do."""
+    """The record of a new erasure, with its request and needles; or the last of the same request if it took all."""
     now_ns = opened.clock()
     erasure, keyed = new_id(now_ns), keyed_hash_of(opened.warehouse)
     below = locate(opened).next_seq if opened.store.exists() else NEVER

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -19,7 +19,7 @@ from retention.context.holds import holds_in_effect
 from retention.context.run_files import RANGES
 from retention.core.inventory import NO_RANGES, Counters
 from retention.core.run_names import parse_run_name
-from retention.core.seq_ranges import union_of_ranges
+from retention.core.seq_ranges import difference_of_ranges, merged_ranges, union_of_ranges
 from retention.core.spoken_commands import command
 from retention.core.units import INT64_MAX
 from retention.core.wording import counted
@@ -98,14 +98,24 @@ class StreamToVerify:
             for record in self.outcomes
             if isinstance(record, Undone | TableUndone) and record.may_count
         }
-        standing = []
-        for record in self.outcomes:
-            if isinstance(record, RestoredRun | SequencesRepaired) and record.may_count:
-                break
-            of_epoch = record.epoch == self.table.counters.epoch and not record.purges
-            if record.is_done and of_epoch and record.run not in undone:
-                standing.append(record)
-        return standing
+        return [
+            record
+            for record in self.outcomes
+            if record.is_done and record.run > self.renewal and record.run not in undone
+            if record.epoch == self.table.counters.epoch and not record.purges
+        ]
+
+    @cached_property
+    def renewal(self) -> str:
+        """The last restore from an archive or repair of sequences; empty: there was none."""
+        return next(
+            (
+                record.run
+                for record in self.outcomes
+                if isinstance(record, RestoredRun | SequencesRepaired) and record.may_count
+            ),
+            "",
+        )
 
     @cached_property
     def removed(self) -> dict[int, np.ndarray]:
@@ -114,19 +124,40 @@ class StreamToVerify:
         Only ranges without gaps count: of others, a file split by deadline may have had the rest.
         """
         removed: dict[int, np.ndarray] = {}
-        for record in self.standing:
+        for record in reversed(self.standing):
+            if isinstance(record, Undone) and record.undoes < self.renewal:
+                removed = self._without_undone(removed, record.undoes)
             taken = self.taken.of_run(record.run) if record.removed_messages else None
-            if taken is None or not taken.is_exact:
-                continue
-            for rows in taken.tables():
-                dense = _without_gaps(rows.select(RUN_RANGES.names))
-                for partition in dense["partition"].unique().to_pylist():
-                    inside = dense.filter(pc.equal(dense["partition"], partition))
-                    ranges = sequences_of(inside)
-                    ordered = ranges[np.argsort(ranges[:, 0], kind="stable")]
-                    known = removed.get(partition, NO_RANGES)
-                    removed[partition] = union_of_ranges(known, ordered)
+            if taken is not None and taken.is_exact:
+                for rows in taken.tables():
+                    dense = _without_gaps(rows.select(RUN_RANGES.names))
+                    for partition, ranges in _by_partition(dense):
+                        known = removed.get(partition, NO_RANGES)
+                        removed[partition] = union_of_ranges(known, ranges)
         return removed
+
+    def _without_undone(self, removed: Mapping[int, np.ndarray], run: str) -> dict[int, np.ndarray]:
+        """Removed sequences that the undo of a run before the renewal did not bring back; none if it is unknown.
+
+        The renewal may have brought the same messages back, which another run then removed once more.
+        """
+        taken = self.taken.of_run(run)
+        if taken is None:
+            return {}
+        left = dict(removed)
+        for rows in taken.tables():
+            for partition, ranges in _by_partition(rows.select(RUN_RANGES.names)):
+                left[partition] = difference_of_ranges(left.get(partition, NO_RANGES), ranges)
+        return left
+
+
+def _by_partition(rows: pa.Table) -> Iterator[tuple[int, np.ndarray]]:
+    """Each partition of rows of shape `RUN_RANGES` with its ranges of sequences."""
+    for partition in rows["partition"].unique().to_pylist():
+        yield (
+            partition,
+            merged_ranges(sequences_of(rows.filter(pc.equal(rows["partition"], partition)))),
+        )
 
 
 def _without_gaps(rows: pa.Table) -> pa.Table:

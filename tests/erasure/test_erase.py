@@ -179,6 +179,22 @@ def test_what_comes_after_the_request_stays(tmp_path: Path, store: str) -> None:
     assert world.subjects().count(EVE) == 1
 
 
+@STORE
+def test_the_same_request_again_takes_what_came_since(tmp_path: Path, store: str) -> None:
+    world = World(tmp_path, store)
+    world.publish(2)
+    place = tmp_path / f"about {EVE}.txt"
+    place.write_text("payload-8c1e5a7733d0 1")
+    assert not world.stream.erase(EVE, reason="request 7").apply().is_done
+    world.publish(1)
+    again = world.stream.erase(EVE, reason="request 7").apply()
+    assert (again.removed_messages, again.is_done) == (1, False)
+    place.unlink()
+    assert [report.is_done for report in world.stream.resume_erasures()][-1:] == [True]
+    assert all(report.is_done for report in world.stream.erasures())
+    assert (world.subjects().count(EVE), world.left()) == (0, [])
+
+
 def test_an_unfinished_erasure_is_finished_by_any_run(tmp_path: Path) -> None:
     world = World(tmp_path, "parquet")
     world.publish(2)
