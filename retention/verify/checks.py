@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.apply.replay import missing_records
@@ -17,9 +16,8 @@ from retention.consumers.state import contradictions
 from retention.context.context import OpenedStream
 from retention.context.holds import holds_in_effect
 from retention.context.run_files import RANGES
-from retention.core.inventory import NO_RANGES, Counters
+from retention.core.inventory import Counters
 from retention.core.run_names import parse_run_name
-from retention.core.seq_ranges import difference_of_ranges, merged_ranges, union_of_ranges
 from retention.core.spoken_commands import command
 from retention.core.units import INT64_MAX
 from retention.core.wording import counted
@@ -30,8 +28,6 @@ from retention.history.record import RunRecord
 from retention.history.runs import History, history_of
 from retention.inspect.chain import chain_of
 from retention.inspect.taken import Taken
-from retention.plan.run_ranges import sequences_of
-from retention.schemas.runs import RUN_RANGES
 from retention.stores.checks import inventory
 from retention.stores.checks.duplicates import segments_to_read
 from retention.stores.consumer_table import ConsumerTable
@@ -40,6 +36,7 @@ from retention.stores.offset_table import OffsetTable
 from retention.stores.pauses import PauseRecords
 from retention.stores.table_format import Inspection
 from retention.verify.finding import Check, Damage, ledger_damages
+from retention.verify.removed import removed_sequences
 
 RESTORE_RECORD = "restore it from a copy of the warehouse"
 
@@ -119,57 +116,8 @@ class StreamToVerify:
 
     @cached_property
     def removed(self) -> dict[int, np.ndarray]:
-        """Partition → the sequences that no live file may have, because runs removed them; ranges, shape (n, 2).
-
-        Only ranges without gaps count: of others, a file split by deadline may have had the rest.
-        """
-        removed: dict[int, np.ndarray] = {}
-        for record in reversed(self.standing):
-            if isinstance(record, Undone) and record.undoes < self.renewal:
-                removed = self._without_undone(removed, record.undoes)
-            taken = self.taken.of_run(record.run) if record.removed_messages else None
-            if taken is not None and taken.is_exact:
-                for rows in taken.tables():
-                    dense = _without_gaps(rows.select(RUN_RANGES.names))
-                    for partition, ranges in _by_partition(dense):
-                        known = removed.get(partition, NO_RANGES)
-                        removed[partition] = union_of_ranges(known, ranges)
-        return removed
-
-    def _without_undone(self, removed: Mapping[int, np.ndarray], run: str) -> dict[int, np.ndarray]:
-        """Removed sequences that the undo of a run before the renewal did not bring back; none if it is unknown.
-
-        The renewal may have brought the same messages back, which another run then removed once more.
-        """
-        taken = self.taken.of_run(run)
-        if taken is None:
-            return {}
-        left = dict(removed)
-        for rows in taken.tables():
-            for partition, ranges in _by_partition(rows.select(RUN_RANGES.names)):
-                left[partition] = difference_of_ranges(left.get(partition, NO_RANGES), ranges)
-        return left
-
-
-def _by_partition(rows: pa.Table) -> Iterator[tuple[int, np.ndarray]]:
-    """Each partition of rows of shape `RUN_RANGES` with its ranges of sequences."""
-    for partition in rows["partition"].unique().to_pylist():
-        yield (
-            partition,
-            merged_ranges(sequences_of(rows.filter(pc.equal(rows["partition"], partition)))),
-        )
-
-
-def _without_gaps(rows: pa.Table) -> pa.Table:
-    """The ranges with a message at each sequence, exceptions aside."""
-    excepted = [
-        sum(last - first + 1 for first, last in zip(firsts, lasts, strict=True))
-        for firsts, lasts in zip(
-            rows["except_firsts"].to_pylist(), rows["except_lasts"].to_pylist(), strict=True
-        )
-    ]
-    width = rows["last_seq"].to_numpy() - rows["first_seq"].to_numpy() + 1 - np.array(excepted, int)
-    return rows.filter(pa.array(rows["messages"].to_numpy() == width))
+        """Partition → the sequences that no live file may have, because runs removed them; ranges, shape (n, 2)."""
+        return removed_sequences(self.taken, self.standing, self.renewal)
 
 
 def check_log(stream: StreamToVerify) -> Iterator[Damage]:
