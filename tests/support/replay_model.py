@@ -50,7 +50,7 @@ class ReplayModel:
         for number, row in enumerate(self.rows):
             if max(each["ts_ns"] for each in self.rows[: number + 1]) > until_ns:
                 break
-            self.advance(row["ts_ns"])
+            self.advance(max(self.now_ns, row["ts_ns"]))
             if not self.publish(number, row):
                 self.shift -= 1
         self.advance(until_ns)

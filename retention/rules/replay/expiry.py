@@ -28,6 +28,8 @@ class Expiries:
         self._deadlines: list[tuple[int, int]] = []
         self._again: list[tuple[int, int, int]] = []
         """Instant, entry and rule of expiries to try again."""
+        self._waiting: set[int] = set()
+        """The entries whose marker was refused."""
         self._refused: dict[int, tuple[int, int, int]] = {}
         """Subject → instant, entry and rule of the expiry whose marker was refused; nothing has changed since."""
 
@@ -39,7 +41,8 @@ class Expiries:
             heapq.heappush(self._deadlines, (deadline_ns, entry))
 
     def refused(self, entry: int, rule: int, now_ns: int) -> None:
-        """Note a message that stays because its marker was refused."""
+        """Note a message that stays because its marker was refused: scans pass it over until it is tried again."""
+        self._waiting.add(entry)
         self._refused[self._entries.subjects[entry]] = (now_ns, entry, rule)
 
     @property
@@ -71,6 +74,7 @@ class Expiries:
         """
         while self._again and self._again[0][0] <= now_ns:
             _, entry, rule = heapq.heappop(self._again)
+            self._waiting.discard(entry)
             yield entry, rule
         while self._oldest_due() <= now_ns:
             yield self._aging.popleft(), AGE_RULE
@@ -78,11 +82,12 @@ class Expiries:
         while self._deadlines and self._deadlines[0][0] <= now_ns:
             passed.append(heapq.heappop(self._deadlines)[1])
         for entry in sorted(passed):
-            yield entry, TTL_RULE
+            if entry not in self._waiting:
+                yield entry, TTL_RULE
 
     def _oldest_due(self) -> int:
         aging, entries = self._aging, self._entries
-        while aging and not entries.is_held(aging[0]):
+        while aging and (not entries.is_held(aging[0]) or aging[0] in self._waiting):
             aging.popleft()
         if not aging:
             return NOT_DUE

@@ -111,7 +111,7 @@ class Outcome:
             "seq": _taken(table["seq"].to_numpy(), self.rows, is_marker),
             "server_seq": pa.array(self.seqs),
             "subject": table["subject"].take(pa.array(self.subject_rows)),
-            "ts_ns": pa.array(np.where(is_marker, self.stored_ns, times[self.subject_rows])),
+            "ts_ns": pa.array(np.where(is_marker, self.stored_ns, times[np.maximum(self.rows, 0)])),
             "size": pa.array(self.sizes),
             "fate": _words([REMOVED, KEPT], stays.astype(np.int64)),
             "reason": _words([*BY_RULE, None], self.rules.astype(np.int64) % (len(BY_RULE) + 1)),
