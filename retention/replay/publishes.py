@@ -1,4 +1,4 @@
-"""Stored messages as publishes to a server of a configuration: their sizes and TTLs there, and refusals by themselves."""
+"""Stored messages as publishes to a server: their sizes and TTLs there, and the refusals that they bring on alone."""
 
 from __future__ import annotations
 

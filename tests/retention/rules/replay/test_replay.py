@@ -133,9 +133,7 @@ def test_limits_act_at_each_publish() -> None:
 @pytest.mark.parametrize("events", [False, True])
 def test_a_message_names_the_one_that_removed_it(events: bool) -> None:
     publishes, limited = of_subjects("aba"), ReplayLimits(max_msgs_per_subject=1)
-    outcome = (
-        Broker(publishes, limited).run(END) if events else outcome_of(publishes, limited, END)
-    )
+    outcome = Broker(publishes, limited).run(END) if events else outcome_of(publishes, limited, END)
     [first, *_] = outcome.table(publishes).to_pylist()
     assert (first["fate"], first["reason"], first["by_server_seq"]) == (
         "removed",
