@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from retention.config import StreamConfig
-from retention.config.topic_stream import TopicStream
 from retention.core.message_rows import message_sizes
 from retention.core.policy import Policy
 from retention.core.units import SECOND
@@ -22,7 +21,7 @@ def replay_limits(config: StreamConfig) -> ReplayLimits:
     Raises:
         RefusedError: a replay cannot answer what such a stream would hold.
     """
-    refuse_unanswerable(config)
+    _refuse_unanswerable(config)
     policy = config.policy()
     seconds = (policy.subject_delete_marker_ttl_ns or 0) // SECOND
     heading = block(seconds * SECOND)
@@ -42,23 +41,21 @@ def replay_limits(config: StreamConfig) -> ReplayLimits:
     )
 
 
-def refuse_unanswerable(config: StreamConfig) -> None:
+def _refuse_unanswerable(config: StreamConfig) -> None:
     """Refuse what depends on more than publishes and limits, and what no server does.
 
     Raises:
         RefusedError: a setting of the configuration is of that kind.
     """
     for reason in _unanswerable(config, config.policy()):
-        raise RefusedError(f"{config.name}: {reason}; nothing was replayed")
+        raise RefusedError(f"{config.name}: nothing was replayed, because {reason}")
 
 
 def _unanswerable(config: StreamConfig, policy: Policy) -> Iterator[str]:
-    if isinstance(config, TopicStream):
-        yield "it is a topic, whose server removes whole segments, and a replay is of a stream; say simulate instead"
     if policy.retention != "limits" or policy.hold is not None:
         yield (
             "its consumers decide about messages, and when they acknowledged each is not stored; replay it with "
-            "--set retention=limits, and without hold_for_consumers"
+            "--set retention=limits --set hold_for_consumers=null"
         )
     if config.mirror is not None or config.sources:
         yield "it copies other streams, and when a server would have copied each message is not stored; replay those"

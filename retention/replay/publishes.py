@@ -74,7 +74,7 @@ def publishes_of(stored: pa.Table, stored_as: Storage, config: StreamConfig) -> 
         "late": pa.array(late),
     }
     table = pa.table([columns[name] for name in PUBLISHES.names], names=PUBLISHES.names)
-    return Publishes(table.cast(PUBLISHES), _expectations(blocks))
+    return Publishes(table.cast(PUBLISHES), _expectations(stored["seq"], blocks))
 
 
 def _early(
@@ -124,11 +124,11 @@ def _rollups(blocks: pa.Array, config: StreamConfig) -> tuple[np.ndarray, np.nda
     return kinds, codes
 
 
-def _expectations(blocks: pa.Array) -> Mapping[int, Expectation]:
+def _expectations(seqs: pa.ChunkedArray, blocks: pa.Array) -> Mapping[int, Expectation]:
     rows = pc.indices_nonzero(pc.fill_null(pc.match_substring(blocks, _EXPECTED), False))  # noqa: FBT003
-    texts = zip(rows.to_pylist(), blocks.take(rows).to_pylist(), strict=True)
-    expectations = {row: _expectation(block) for row, block in texts}
-    return {row: each for row, each in expectations.items() if each != Expectation()}
+    texts = zip(seqs.take(rows).to_pylist(), blocks.take(rows).to_pylist(), strict=True)
+    expectations = {seq: _expectation(block) for seq, block in texts}
+    return {seq: each for seq, each in expectations.items() if each != Expectation()}
 
 
 def _expectation(block: bytes) -> Expectation:

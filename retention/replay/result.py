@@ -107,9 +107,7 @@ class Replay:
         return dict(sorted(Counter(reasons.to_pylist()).items()))
 
 
-def replay_request(
-    settings: Mapping[str, Any], at: Iterable[Any], now_ns: int
-) -> ReplayRequest:
+def replay_request(settings: Mapping[str, Any], at: Iterable[Any], now_ns: int) -> ReplayRequest:
     """A request in the terms of its users.
 
     Args:

@@ -9,28 +9,40 @@ import random
 import pytest
 
 from tests.support.nats_oracle import server
-from tests.support.replay_oracle import judge, random_trial, run_trials
+from tests.support.replay_oracle import GAP_S, Judged, judge, random_trial, run_trials
 
 pytestmark = pytest.mark.live
 
-TRIALS = int(os.environ.get("RETENTION_REPLAYS", "8"))
+TRIALS = int(os.environ.get("RETENTION_REPLAYS", "4"))
 AT_ONCE = 30
+MOST_ROUNDS = 6
 FEWEST_LOOKS = 5
 
 
+def run_round(url: str, chance: random.Random, number: int) -> list[Judged]:
+    judged = list[Judged]()
+    for first in range(0, TRIALS, AT_ONCE):
+        count = min(AT_ONCE, TRIALS - first)
+        trials = [random_trial(chance, f"R{number}_{first + trial}") for trial in range(count)]
+        asyncio.run(run_trials(url, trials, spread_s=GAP_S / AT_ONCE))
+        judged += map(judge, trials)
+    return judged
+
+
 def test_a_replay_holds_what_the_server_held() -> None:
-    chance = random.Random(20261128)
-    trials = [random_trial(chance, f"R{number}") for number in range(TRIALS)]
+    """Rounds go on until enough trials have looks that no delay could have changed; a busy machine needs several."""
+    chance = random.Random(int(os.environ.get("RETENTION_SEED", "20261128")))
+    judged, clear = list[Judged](), 0
     with server() as nats:
-        for first in range(0, TRIALS, AT_ONCE):
-            group = trials[first : first + AT_ONCE]
-            asyncio.run(run_trials(nats.url, group, spread_s=0.7 / AT_ONCE))
-    judged = [judge(trial) for trial in trials]
-    different = [text for each in judged for text in each.different]
-    agreed, unclear = sum(each.agreed for each in judged), sum(each.unclear for each in judged)
-    answers = sum(each.answers for each in judged)
-    clear = sum(each.agreed >= FEWEST_LOOKS for each in judged)
-    print(f"{TRIALS} replays, {agreed} looks and {answers} answers equal, {unclear} looks unclear")
-    assert different == []
-    assert answers > 10 * TRIALS
-    assert clear >= TRIALS * 2 // 3
+        for number in range(MOST_ROUNDS):
+            judged += run_round(nats.url, chance, number)
+            clear = sum(each.agreed >= FEWEST_LOOKS for each in judged)
+            if clear >= TRIALS:
+                break
+    agreed, answers = sum(each.agreed for each in judged), sum(each.answers for each in judged)
+    print(
+        f"{len(judged)} trials, {clear} with 5 equal looks; {agreed} looks, {answers} answers equal"
+    )
+    assert [text for each in judged for text in each.different] == []
+    assert clear >= TRIALS
+    assert answers >= 5 * clear

@@ -142,7 +142,7 @@ class Broker:
         """Answer a publish: the code of the answer, and for a duplicate the sequence of its original."""
         if self._early[row] != ACCEPTED:
             return self._early[row], 0
-        expectation = self._publishes.expectations.get(row)
+        expectation = self._publishes.expectations.get(self._given_seqs[row])
         if expectation and (code := self._wrong_sequence(row, expectation)):
             return code, 0
         msg_id = self._ids[row]

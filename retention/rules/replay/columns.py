@@ -44,8 +44,8 @@ def is_independent(publishes: Publishes, limits: ReplayLimits) -> bool:
     if (np.diff(times) < 0).any() or _may_repeat(table, limits):
         return False
     deadlines = table["deadline_ns"]
-    own = limits.expires and deadlines.null_count < len(deadlines)
-    unlike = own or (
+    have_ttls = limits.expires and deadlines.null_count < len(deadlines)
+    unlike = have_ttls or (
         limits.max_age_ns is not None and bool(pc.any(pc.equal(deadlines, NEVER)).as_py())
     )
     by_subject = limits.max_msgs_per_subject is not None

@@ -156,7 +156,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class HeldState:
-    """What a server would have held at one instant, as its stream info has it."""
+    """The content of a server at one instant, in the numbers of its stream info."""
 
     at_ns: int
     messages: int

@@ -54,7 +54,7 @@ class Publishes:
     rows: pa.Table
     """Shape `PUBLISHES`."""
     expectations: Mapping[int, Expectation] = field(default_factory=dict)
-    """Row → its expectations, for the rows that have any."""
+    """Sequence of a publish → its expectations, for those that have any."""
 
     def instants(self) -> np.ndarray:
         """The instant of each publish, int64: a server's clock does not go back, so none is before an earlier one's."""

@@ -29,5 +29,4 @@ def _until(publishes: Publishes, until_ns: int) -> Publishes:
     if not publishes.rows.num_rows:
         return publishes
     count = int(np.searchsorted(publishes.instants(), until_ns, side="right"))
-    expectations = {row: each for row, each in publishes.expectations.items() if row < count}
-    return Publishes(publishes.rows.slice(0, count), expectations)
+    return Publishes(publishes.rows.slice(0, count), publishes.expectations)

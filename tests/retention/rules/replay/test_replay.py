@@ -196,7 +196,7 @@ def test_a_refused_marker_is_tried_again_when_there_is_room() -> None:
 )
 def test_expectations_meet_the_replayed_state(expectation: Expectation, code: int) -> None:
     messages = ({"subject": "a", "msg_id": "x"}, {"subject": "a", "msg_id": "y"}, {"subject": "a"})
-    publishes = Publishes(rows_of(*messages).rows, {2: expectation})
+    publishes = Publishes(rows_of(*messages).rows, {3: expectation})
     last = replay(publishes, ReplayLimits(max_msgs_per_subject=1), END).to_pylist()[-1]
     assert (last["code"] or 0) == code
 
