@@ -8,8 +8,18 @@ import random
 
 import pytest
 
+from retention.rules.replay.fates import held_at
 from tests.support.nats_oracle import server
-from tests.support.replay_oracle import GAP_S, Judged, judge, random_trial, run_trials
+from tests.support.replay_oracle import (
+    BURSTS,
+    GAP_S,
+    Judged,
+    Trial,
+    judge,
+    random_trial,
+    replays_of,
+    run_trials,
+)
 
 pytestmark = pytest.mark.live
 
@@ -46,3 +56,20 @@ def test_a_replay_holds_what_the_server_held() -> None:
     assert [text for each in judged for text in each.different] == []
     assert clear >= TRIALS
     assert answers >= 5 * clear
+
+
+def test_messages_stay_while_their_markers_are_refused() -> None:
+    """A marker is longer than `max_msg_size`; a message is the last of its subject if all others wait for markers."""
+    config = {"max_age": 10**9, "max_msg_size": 20, "subject_delete_marker_ttl": 60 * 10**9}
+    for storage in ("file", "memory"):
+        bursts = [
+            [("R.a", b"", dict[str, str]())] if number in {0, 1, 3} else []
+            for number in range(BURSTS)
+        ]
+        trial = Trial("R", {**config, "storage": storage}, bursts)
+        with server() as nats:
+            asyncio.run(run_trials(nats.url, [trial], spread_s=0))
+        fates = replays_of(trial)[0]
+        for look in (trial.looks[2], trial.looks[-1]):
+            assert look.seqs == tuple(held_at(fates, look.before_ns)["server_seq"].to_pylist())
+        assert trial.looks[-1].seqs == (2, 3)

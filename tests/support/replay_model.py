@@ -119,7 +119,11 @@ class ReplayModel:
         if not found:
             return
         (message,) = found
-        others = [each for each in self.held if each.subject == message.subject]
+        others = [
+            each
+            for each in self.held
+            if each.subject == message.subject and each.seq not in self.refused
+        ]
         ttl_ns = self.limits.marker_ttl_ns
         if ttl_ns is None or message.silent or len(others) > 1:
             self.remove(message, rule, None)
@@ -141,6 +145,9 @@ class ReplayModel:
         self.store(marker, message, rule)
         if message in self.held:
             self.remove(message, rule, marker.seq)
+        for each in [*self.held]:
+            if each.subject == message.subject and each.seq < marker.seq:
+                self.remove(each, "rollup", marker.seq)
 
     def publish(self, number: int, row: dict[str, Any]) -> bool:
         """Answer a publish; whether it was stored."""

@@ -220,7 +220,7 @@ def judge(trial: Trial) -> Judged:
     """Compare a server with the replay of the same publishes, wherever no delay of the server matters."""
     if trial.late_s > BUSY_S:
         return Judged(0, 0, len(trial.looks), ())
-    replays = _replays(trial)
+    replays = replays_of(trial)
     clear_until_ns = _first_refused_marker(trial, replays[0])
     agreed, unclear, answers, different = 0, 0, 0, []
     for look in trial.looks:
@@ -242,7 +242,7 @@ def judge(trial: Trial) -> Judged:
     return Judged(agreed, answers, unclear, tuple(different))
 
 
-def _replays(trial: Trial) -> list[pa.Table]:
+def replays_of(trial: Trial) -> list[pa.Table]:
     """The fates of a trial's publishes, first exactly, then with the delays of a server."""
     config = config_of(trial)
     publishes = publishes_of(raw_stream(trial), "file", config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Sequence
 
@@ -47,9 +48,11 @@ class Broker:
         self._subject_rows = np.zeros(len(encoded.dictionary), dtype=np.int64)
         self._subject_rows[codes[::-1]] = np.arange(len(codes))[::-1]
         self._subjects: Sequence[int] = codes.tolist()
-        self._given_seqs, self._times, self._sizes, self._deadlines, self._ids, self._rollups = (
-            table[name].to_pylist()
-            for name in ("seq", "ts_ns", "size", "deadline_ns", "msg_id", "rollup")
+        self._given_seqs, self._times, self._sizes = (
+            array("q", table[name].to_numpy().tobytes()) for name in ("seq", "ts_ns", "size")
+        )
+        self._deadlines, self._ids, self._rollups = (
+            table[name].to_pylist() for name in ("deadline_ns", "msg_id", "rollup")
         )
         self._early, self._late = table["early"].to_pylist(), table["late"].to_pylist()
         self._silent = table["silent"].to_pylist()
@@ -75,7 +78,7 @@ class Broker:
         Args:
             until_ns: the last instant, nanoseconds since the epoch; every publish is at it or before.
         """
-        instants = self._publishes.instants().tolist()
+        instants = array("q", self._publishes.instants().tobytes())
         codes = np.zeros(len(instants), dtype=np.int64)
         originals = np.zeros(len(instants), dtype=np.int64)
         for self._row, instant in enumerate(instants):
@@ -114,7 +117,7 @@ class Broker:
         entries, row = self._entries, self._entries.rows[entry]
         subject = entries.subjects[entry]
         is_silent = row < 0 or self._silent[row]
-        if self._limits.marker_ttl_ns is None or is_silent or entries.count(subject) > 1:
+        if self._limits.marker_ttl_ns is None or is_silent or not entries.is_last(entry):
             entries.remove(entry, rule, self._now_ns)
         elif self._limits.refuses_markers or self._full(
             subject, self._marker_sizes[subject], is_rollup=True
@@ -136,6 +139,7 @@ class Broker:
         if entries.is_held(entry):
             entries.remove(entry, rule, self._now_ns, seq)
         entries.blame(entry, rule)
+        self._roll_up(marker, subject, ROLLUP_SUBJECT)
         self._last_id = ""
 
     def _take(self, row: int) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 
 import numpy as np
@@ -13,23 +14,26 @@ class Entries:
     """The messages stored so far; each is named by its place in the server's order, and removed at most once."""
 
     def __init__(self) -> None:
-        self.rows: list[int] = []
-        self.seqs: list[int] = []
-        self.stored_ns: list[int] = []
-        self.subjects: list[int] = []
-        self.sizes: list[int] = []
-        self.times: list[int] = []
+        self.rows = array("q")
+        self.seqs = array("q")
+        self.stored_ns = array("q")
+        self.subjects = array("q")
+        self.sizes = array("q")
+        self.times = array("q")
         self.messages, self.bytes = 0, 0
         self.changes = 0
         """The number of additions and removals."""
-        self._places: list[int] = []
-        self._rules: list[int] = []
-        self._removed_ns: list[int] = []
-        self._by: list[int] = []
+        self._places = array("q")
+        self._rules = array("q")
+        self._removed_ns = array("q")
+        self._by = array("q")
         self._head = 0
         self._on_subject: dict[int, deque[int]] = {}
         """Subject → its entries, of which removed ones are dropped when they come to an end."""
         self._count: dict[int, int] = {}
+        self._waiting: set[int] = set()
+        """The entries that expired and stay, because their marker was refused."""
+        self._waiting_on: dict[int, int] = {}
 
     def add(
         self, row: int, place: int, seq: int, subject: int, size: int, instants: tuple[int, int]
@@ -64,14 +68,36 @@ class Entries:
         self.messages -= 1
         self.bytes -= self.sizes[entry]
         self.changes += 1
+        self.resume(entry)
 
     def blame(self, entry: int, rule: int) -> None:
         """Give a removed message another rule, which would have removed it at the same instant."""
         self._rules[entry] = rule
 
+    def wait(self, entry: int) -> None:
+        """Note that a message expired and stays, because its marker was refused."""
+        self._waiting.add(entry)
+        subject = self.subjects[entry]
+        self._waiting_on[subject] = self._waiting_on.get(subject, 0) + 1
+
+    def resume(self, entry: int) -> None:
+        """Forget that a message waits for its marker, if it does."""
+        if entry in self._waiting:
+            self._waiting.remove(entry)
+            self._waiting_on[self.subjects[entry]] -= 1
+
+    def waits(self, entry: int) -> bool:
+        """Whether a message waits for its marker."""
+        return entry in self._waiting
+
     def count(self, subject: int) -> int:
         """The number of held messages of a subject."""
         return self._count.get(subject, 0)
+
+    def is_last(self, entry: int) -> bool:
+        """Whether every other held message of its subject waits for its own marker."""
+        subject = self.subjects[entry]
+        return self.count(subject) - self._waiting_on.get(subject, 0) <= 1
 
     def head(self) -> int:
         """The held message with the lowest sequence; the number of all entries if none is held."""
@@ -99,7 +125,7 @@ class Entries:
     ) -> Outcome:
         """The fates of all entries; `subject_rows` has a row of the publishes for each subject."""
         ints = (self.rows, self._places, self.seqs, self.stored_ns)
-        rows, places, seqs, stored = (np.array(each, dtype=np.int64) for each in ints)
+        rows, places, seqs, stored = (_int64(each) for each in ints)
         return Outcome(
             codes,
             originals,
@@ -107,9 +133,13 @@ class Entries:
             places,
             seqs,
             stored,
-            subject_rows[np.array(self.subjects, dtype=np.int64)],
-            np.array(self.sizes, dtype=np.int64),
-            np.array(self._rules, dtype=np.int8),
-            np.array(self._removed_ns, dtype=np.int64),
-            np.array(self._by, dtype=np.int64),
+            subject_rows[_int64(self.subjects)],
+            _int64(self.sizes),
+            _int64(self._rules).astype(np.int8),
+            _int64(self._removed_ns),
+            _int64(self._by),
         )
+
+
+def _int64(numbers: array[int]) -> np.ndarray:
+    return np.frombuffer(numbers, dtype=np.int64).copy()

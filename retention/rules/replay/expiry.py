@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterator
+from itertools import chain
 
 from retention.core.units import SECOND
 from retention.rules.replay.entries import Entries
@@ -28,10 +29,8 @@ class Expiries:
         self._deadlines: list[tuple[int, int]] = []
         self._again: list[tuple[int, int, int]] = []
         """Instant, entry and rule of expiries to try again."""
-        self._waiting: set[int] = set()
-        """The entries whose marker was refused."""
-        self._refused: dict[int, tuple[int, int, int]] = {}
-        """Subject → instant, entry and rule of the expiry whose marker was refused; nothing has changed since."""
+        self._refused: dict[int, list[tuple[int, int, int]]] = {}
+        """Subject → instants, entries and rules of expiries whose markers were refused; nothing has changed since."""
 
     def add(self, entry: int, deadline_ns: int | None) -> None:
         """Note a stored message and its deadline."""
@@ -42,8 +41,8 @@ class Expiries:
 
     def refused(self, entry: int, rule: int, now_ns: int) -> None:
         """Note a message that stays because its marker was refused: scans pass it over until it is tried again."""
-        self._waiting.add(entry)
-        self._refused[self._entries.subjects[entry]] = (now_ns, entry, rule)
+        self._entries.wait(entry)
+        self._refused.setdefault(self._entries.subjects[entry], []).append((now_ns, entry, rule))
 
     @property
     def waits(self) -> bool:
@@ -53,8 +52,8 @@ class Expiries:
     def retry(self, now_ns: int, subject: int | None = None) -> None:
         """Try refused markers again at their next turns, those of one subject or all: something has changed."""
         subjects = [*self._refused] if subject is None else [subject]
-        waiting = [self._refused.pop(each) for each in subjects if each in self._refused]
-        for tried_ns, entry, rule in waiting:
+        refused = chain.from_iterable(self._refused.pop(each, ()) for each in subjects)
+        for tried_ns, entry, rule in refused:
             turns = max(1, -(-(now_ns - tried_ns) // RETRY_NS))
             heapq.heappush(self._again, (tried_ns + turns * RETRY_NS, entry, rule))
 
@@ -74,7 +73,7 @@ class Expiries:
         """
         while self._again and self._again[0][0] <= now_ns:
             _, entry, rule = heapq.heappop(self._again)
-            self._waiting.discard(entry)
+            self._entries.resume(entry)
             yield entry, rule
         while self._oldest_due() <= now_ns:
             yield self._aging.popleft(), AGE_RULE
@@ -82,12 +81,12 @@ class Expiries:
         while self._deadlines and self._deadlines[0][0] <= now_ns:
             passed.append(heapq.heappop(self._deadlines)[1])
         for entry in sorted(passed):
-            if entry not in self._waiting:
+            if not self._entries.waits(entry):
                 yield entry, TTL_RULE
 
     def _oldest_due(self) -> int:
         aging, entries = self._aging, self._entries
-        while aging and (not entries.is_held(aging[0]) or aging[0] in self._waiting):
+        while aging and (not entries.is_held(aging[0]) or entries.waits(aging[0])):
             aging.popleft()
         if not aging:
             return NOT_DUE

@@ -63,7 +63,7 @@ def test_a_foreign_subject_reaches_no_stream() -> None:
 
 
 def test_sizes_are_those_of_the_servers_storage() -> None:
-    messages = (("s.a", {}), ("s.a", {"A": "b"}))
+    messages: list[tuple[str, dict[str, str]]] = [("s.a", {}), ("s.a", {"A": "b"})]
     in_file, in_memory = (
         published(*messages, storage=storage).rows["size"].to_pylist()
         for storage in ("file", "memory")
@@ -74,7 +74,7 @@ def test_sizes_are_those_of_the_servers_storage() -> None:
 
 
 def test_a_short_ttl_is_raised_to_that_of_a_marker() -> None:
-    settings = {"allow_msg_ttl": True, "subject_delete_marker_ttl": 100 * SECOND}
+    settings: dict[str, Any] = {"allow_msg_ttl": True, "subject_delete_marker_ttl": 100 * SECOND}
     raised, endless = published(
         ("s.a", {"Nats-TTL": "5"}), ("s.a", {"Nats-TTL": "never"}), **settings
     ).rows.to_pylist()
