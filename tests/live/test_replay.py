@@ -61,14 +61,14 @@ def test_a_replay_holds_what_the_server_held() -> None:
 def test_messages_stay_while_their_markers_are_refused() -> None:
     """A marker is longer than `max_msg_size`; a message is the last of its subject if all others wait for markers."""
     config = {"max_age": 10**9, "max_msg_size": 20, "subject_delete_marker_ttl": 60 * 10**9}
+    trials = []
     for storage in ("file", "memory"):
-        bursts = [
-            [("R.a", b"", dict[str, str]())] if number in {0, 1, 3} else []
-            for number in range(BURSTS)
-        ]
-        trial = Trial("R", {**config, "storage": storage}, bursts)
-        with server() as nats:
-            asyncio.run(run_trials(nats.url, [trial], spread_s=0))
+        message = (f"{storage}.a", b"", dict[str, str]())
+        bursts = [[message] if number in {0, 1, 3} else [] for number in range(BURSTS)]
+        trials.append(Trial(storage, {**config, "storage": storage}, bursts))
+    with server() as nats:
+        asyncio.run(run_trials(nats.url, trials, spread_s=0))
+    for trial in trials:
         fates = replays_of(trial)[0]
         for look in (trial.looks[2], trial.looks[-1]):
             assert look.seqs == tuple(held_at(fates, look.before_ns)["server_seq"].to_pylist())
