@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -121,6 +124,33 @@ def test_a_later_end_changes_no_earlier_state(
     assert held_at(early, at_ns).select(names) == held_at(late, at_ns).select(names)
 
 
+@law
+@given(worlds(), st.integers(0, 20))
+def test_what_a_server_held_is_enough_to_go_on(
+    world: tuple[Publishes, ReplayLimits, int], half_seconds: int
+) -> None:
+    """Without the memory of ids, markers, and a clock that removed messages had set, nothing else is its state."""
+    publishes, limited, _ = world
+    limited = replace(limited, marker_ttl_ns=None, duplicate_window_ns=0)
+    times = publishes.rows["ts_ns"].to_numpy()
+    at_ns = START + half_seconds * SECOND // 2
+    if (np.diff(times) < 0).any():
+        return
+    whole = replay(publishes, limited, END)
+    left = pa.concat_arrays(
+        [
+            held_at(whole, at_ns)["seq"].combine_chunks(),
+            publishes.rows["seq"]
+            .filter(pc.greater(publishes.rows["ts_ns"], at_ns))
+            .combine_chunks(),
+        ]
+    )
+    rest = publishes.rows.filter(pc.is_in(publishes.rows["seq"], value_set=left))
+    again = replay(Publishes(rest), limited, END)
+    for later_ns in range(at_ns, END, SECOND // 2):
+        assert held_at(whole, later_ns)["seq"] == held_at(again, later_ns)["seq"]
+
+
 def kept(publishes: Publishes, limited: ReplayLimits) -> list[int | None]:
     return held_at(replay(publishes, limited, END), END)["seq"].to_pylist()
 
@@ -207,3 +237,31 @@ def test_states_are_those_of_a_stream_info() -> None:
     assert (before.messages, before.first_seq, before.last_seq) == (0, 1, 0)
     assert (second.messages, second.bytes, second.first_seq, second.subjects) == (1, 40, 2, 1)
     assert (end.messages, end.first_seq, end.last_seq) == (0, 5, 4)
+
+
+def waiting(**limited: Any) -> list[dict[str, Any]]:
+    """Fates of z, silent, and of two messages of a: each of these expires as the last of its subject."""
+    publishes = rows_of(
+        {"subject": "z", "ts_ns": START, "deadline_ns": START + 10 * SECOND, "silent": True},
+        {"subject": "a", "size": 20, "ts_ns": START, "deadline_ns": START + 2 * SECOND},
+        {
+            "subject": "a",
+            "size": 20,
+            "ts_ns": START + 3 * SECOND,
+            "deadline_ns": START + 7 * SECOND // 2,
+        },
+    )
+    markers = ReplayLimits(expires=True, marker_ttl_ns=60 * SECOND, marker_bytes=50)
+    return replay(publishes, replace(markers, **limited), END).to_pylist()
+
+
+def test_messages_wait_together_as_the_last_of_their_subject() -> None:
+    _, *both = waiting(refuses_markers=True)
+    assert [fate["fate"] for fate in both] == ["kept", "kept"]
+
+
+def test_a_marker_rolls_up_the_others_that_wait() -> None:
+    _, first, second, marker = waiting(max_bytes=100, refuses_new=True)
+    assert (first["reason"], second["reason"], marker["fate"]) == ("msg_ttl", "rollup", "kept")
+    assert {first["removed_ns"], second["removed_ns"], marker["stored_ns"]} == {START + 10 * SECOND}
+    assert first["by_server_seq"] == second["by_server_seq"] == marker["server_seq"] == 4
