@@ -42,7 +42,7 @@ class Replay:
     states: tuple[HeldState, ...]
     """One for each instant."""
     missing: int
-    """The sequences without a message between the first and the last: what was published there is not known."""
+    """The sequences without a message, from the stream's first to its last: what was published there is not known."""
 
     @property
     def published(self) -> int:

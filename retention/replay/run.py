@@ -8,6 +8,8 @@ import pyarrow as pa
 from retention.config import StreamConfig
 from retention.config.changed import replayed_stream
 from retention.context.context import OpenedStream
+from retention.context.position import next_seq
+from retention.core.inventory import Inventory
 from retention.core.policy import describe
 from retention.datafile.parquet import read_columns
 from retention.engines.select import Engines
@@ -33,29 +35,33 @@ def replay_stream(opened: OpenedStream, engines: Engines, request: ReplayRequest
     """
     config = replayed_stream(opened.config, request.settings)
     limits = replay_limits(config)
-    publishes = _publishes(opened, engines, config)
+    inventory = _inventory(opened, engines)
+    publishes = _publishes(opened, inventory, config)
     until_ns = request.instants[-1]
     fates = replay(publishes, limits, until_ns)
+    lowest, following = max(config.first_seq, 1), next_seq(opened, inventory)
     seqs = publishes.rows["seq"].to_numpy()
-    first = int(seqs[0]) if len(seqs) else max(config.first_seq, 1)
     return Replay(
         opened.name,
         request.settings,
         tuple(describe(config.policy())),
         until_ns,
         fates,
-        tuple(states_at(fates, request.instants, first)),
-        _missing(seqs),
+        tuple(states_at(fates, request.instants, int(seqs[0]) if len(seqs) else following)),
+        following - lowest - len(seqs),
     )
 
 
-def _publishes(opened: OpenedStream, engines: Engines, config: StreamConfig) -> Publishes:
-    """All messages as publishes; the header blocks of one file at a time are in memory."""
+def _inventory(opened: OpenedStream, engines: Engines) -> Inventory:
     if not opened.store.exists():
         raise UsageError(
             f"{opened.name}: it holds nothing to replay; write to it first, or restore it"
         )
-    inventory = opened.store.inventory(opened.store.snapshot(), runner(opened, engines))
+    return opened.store.inventory(opened.store.snapshot(), runner(opened, engines))
+
+
+def _publishes(opened: OpenedStream, inventory: Inventory, config: StreamConfig) -> Publishes:
+    """All messages as publishes; the header blocks of one file at a time are in memory."""
     parts, expectations = [PUBLISHES.empty_table()], dict[int, Expectation]()
     for file in opened.store.data_files(inventory.files):
         stored, _ = read_columns(file, READ_COLUMNS)
@@ -65,7 +71,3 @@ def _publishes(opened: OpenedStream, engines: Engines, config: StreamConfig) -> 
     rows = pa.concat_tables(parts)
     rises = (np.diff(rows["seq"].to_numpy()) > 0).all()
     return Publishes(rows if rises else rows.sort_by("seq"), expectations)
-
-
-def _missing(seqs: np.ndarray) -> int:
-    return int(seqs[-1] - seqs[0] + 1 - len(seqs)) if len(seqs) else 0

@@ -25,8 +25,8 @@ def replay_text(replay: Replay, seqs: Sequence[int] = ()) -> Iterator[str]:
         yield f"  {sentence}"
     for state in replay.states:
         yield f"  at {format_instant(state.at_ns)}: {_held(state)}"
-    for text, numbers in _events(replay):
-        yield f"  until the last of these instants it would have {text}: {_numbers(numbers)}"
+    for event in _events(replay):
+        yield f"  until the last of these instants it would have {event}"
     if replay.missing:
         yield (
             f"  {counted(replay.missing, 'sequence has', 'sequences have')} no message: what was published there is "
@@ -68,19 +68,19 @@ def _held(state: HeldState) -> str:
     return f"it would have held {counted(state.messages, 'message')} ({format_size(state.bytes)}) {where}"
 
 
-def _events(replay: Replay) -> Iterator[tuple[str, Mapping[str, int]]]:
+def _events(replay: Replay) -> Iterator[str]:
     if replay.removed_by:
-        yield "removed", {f"by {rule}": number for rule, number in replay.removed_by.items()}
+        yield f"removed: {_numbers('by', replay.removed_by)}"
     if replay.refused_for:
-        yield "refused", {f"({words})": number for words, number in replay.refused_for.items()}
+        yield f"refused: {_numbers('with', replay.refused_for)}"
     if replay.duplicates:
-        yield "answered as duplicates", {"publishes": replay.duplicates}
+        yield f"answered {counted(replay.duplicates, 'duplicate')}"
     if replay.markers:
-        yield "written", {"delete markers": replay.markers}
+        yield f"written {counted(replay.markers, 'delete marker')}"
 
 
-def _numbers(numbers: Mapping[str, int]) -> str:
-    return ", ".join(f"{number:,} {words}" for words, number in numbers.items())
+def _numbers(word: str, numbers: Mapping[str, int]) -> str:
+    return ", ".join(f"{number:,} {word} {reason}" for reason, number in numbers.items())
 
 
 def _value(value: Any) -> str:

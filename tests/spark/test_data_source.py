@@ -177,6 +177,8 @@ def test_plan_history_and_state_are_those_of_pandas(spark: SparkSession, tmp_pat
     )
     state = stream.state(NOW)
     same(table(spark, stream, "state", as_of=NOW), state.to_spark(spark), state.to_pandas())
+    replay = stream.replay(max_msgs=3)
+    assert replay.to_spark(spark).toPandas()["fate"].tolist() == replay.to_pandas()["fate"].tolist()
 
 
 def same(by_source: DataFrame, by_method: DataFrame, pandas: Any) -> None:

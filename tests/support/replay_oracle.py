@@ -111,6 +111,7 @@ def random_message(chance: random.Random, name: str) -> tuple[str, bytes, dict[s
         "KV-Operation": (0.05, "PURGE"),
         "Nats-Expected-Last-Sequence": (0.03, number),
         "Nats-Expected-Last-Subject-Sequence": (0.05, number),
+        "Nats-Expected-Last-Subject-Sequence-Subject": (0.05, f"{name}.{chance.choice('a*')}"),
         "Nats-Expected-Last-Msg-Id": (0.03, f"id{chance.randrange(4)}"),
         "Nats-Expected-Stream": (0.03, name),
     }

@@ -57,10 +57,13 @@ def test_the_configured_limits_are_replayed_without_settings(tmp_path: Path) -> 
 
 def test_messages_that_are_missing_are_told(tmp_path: Path) -> None:
     stream = stream_of(tmp_path)
+    assert stream.replay().missing == 0
     stream.delete(2).apply()
     replay = stream.replay()
     assert replay.missing == 1
     assert any("1 sequence has no message" in line for line in replay_text(replay))
+    stream.delete(1, 4).apply()
+    assert stream.replay().missing == 3
     with pytest.raises(MissingMessageError, match="has the sequence 2"):
         replay.fate(2)
 
