@@ -70,17 +70,13 @@ def _held(state: HeldState) -> str:
 
 def _events(replay: Replay) -> Iterator[str]:
     if replay.removed_by:
-        yield f"removed: {_numbers('by', replay.removed_by)}"
+        yield f"removed {', '.join(f'{number:,} by {rule}' for rule, number in replay.removed_by.items())}"
     if replay.refused_for:
-        yield f"refused: {_numbers('with', replay.refused_for)}"
+        yield f"refused {', '.join(f'{number:,} ({words})' for words, number in replay.refused_for.items())}"
     if replay.duplicates:
         yield f"answered {counted(replay.duplicates, 'duplicate')}"
     if replay.markers:
         yield f"written {counted(replay.markers, 'delete marker')}"
-
-
-def _numbers(word: str, numbers: Mapping[str, int]) -> str:
-    return ", ".join(f"{number:,} {word} {reason}" for reason, number in numbers.items())
 
 
 def _value(value: Any) -> str:
