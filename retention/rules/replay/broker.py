@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.subjects import matches
+from retention.core.subjects import matching_mask
 from retention.rules.replay.entries import Entries
 from retention.rules.replay.expiry import Expiries
 from retention.rules.replay.fates import (
@@ -69,6 +69,8 @@ class Broker:
         self._shift = 0
         """The difference of a publish's sequence on the server from its sequence here."""
         self._last_id = ""
+        self._matching: dict[str, list[int]] = {}
+        """Filter of an expectation → the subjects that match it."""
         self._changes = 0
         """The number of changes when refused markers were last considered."""
 
@@ -239,9 +241,10 @@ class Broker:
     def _last_seq_on(self, row: int, subjects: str | None) -> int:
         if subjects is None:
             return self._entries.last_seq_of(self._subjects[row])
-        names = enumerate(self._names.to_pylist())
-        hits = (self._entries.last_seq_of(code) for code, name in names if matches(subjects, name))
-        return max(hits, default=0)
+        if subjects not in self._matching:
+            mask = np.asarray(matching_mask(self._names, [subjects]), dtype=bool)
+            self._matching[subjects] = np.flatnonzero(mask).tolist()
+        return max(map(self._entries.last_seq_of, self._matching[subjects]), default=0)
 
 
 def _is_number(text: bytes, number: int) -> bool:

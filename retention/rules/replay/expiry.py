@@ -54,7 +54,8 @@ class Expiries:
         subjects = [*self._refused] if subject is None else [subject]
         refused = chain.from_iterable(self._refused.pop(each, ()) for each in subjects)
         for tried_ns, entry, rule in refused:
-            turns = max(1, -(-(now_ns - tried_ns) // RETRY_NS))
+            # The turn of this instant came before whatever has changed at it.
+            turns = (now_ns - tried_ns) // RETRY_NS + 1
             heapq.heappush(self._again, (tried_ns + turns * RETRY_NS, entry, rule))
 
     def next_ns(self) -> int:
