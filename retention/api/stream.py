@@ -22,15 +22,18 @@ from retention.core.accepted_times import accepted_times
 from retention.core.arguments import checked_class
 from retention.core.units import parse_as_of
 from retention.delivery.consumer import BatchConsumer
+from retention.engines.select import Engines
 from retention.formats.jsonl import Given, LeaveOut, open_lines
 from retention.ingest.idempotency import batch_identity
 from retention.ingest.import_nats import Imported, import_nats_backup
 from retention.ingest.publish import Published, publish
 from retention.inspect.latest import latest_of
 from retention.inspect.nats_export import Exported, export_nats_backup
+from retention.replay.result import replay_request
+from retention.replay.run import replay_stream
 from retention.rules.erase import erased_messages
 from retention.rules.requests import delete_request
-from retention.views.notebook import ShownErasure, ShownLatest
+from retention.views.notebook import ShownErasure, ShownLatest, ShownReplay
 
 if TYPE_CHECKING:
     pass
@@ -72,6 +75,25 @@ class Stream(Log):
             return publish(
                 self.opened, source, identity, leave_out, accepted_times(any_time=any_time)
             )
+
+    def replay(self, at: Iterable[Instant] = (None,), **settings: object) -> ShownReplay:
+        """Replay the stream as raw publishes: what a server with these limits from the start would have held, and when.
+
+        Args:
+            at: the instants to look at, such as `now-1d`; the last one ends the replay. Nothing is published after the
+                last message.
+            settings: limits instead of the configured ones, with the keys and values of the configuration:
+                `replay(max_msgs=2, max_msgs_per_subject=1)`.
+
+        Raises:
+            UsageError: a setting is not one that a replay knows, or not valid; or the stream was never written to.
+            RefusedError: what such a stream holds depends on more than publishes and limits, such as consumers.
+            DamagedError: a file is damaged.
+        """
+        request = replay_request(settings, at, self.opened.clock())
+        with Engines(self.engine) as engines:
+            replay = replay_stream(self.opened, engines, request)
+        return ShownReplay(**vars(replay))
 
     @overload
     def delete(self, *seqs: int | Iterable[int], erase: Literal[False] = False) -> BoundPlan: ...

@@ -29,6 +29,7 @@ _ORDER = (
         "export",
         "mirror",
         "simulate",
+        "replay",
         "plan",
         "apply",
     ),

@@ -24,6 +24,7 @@ from retention.cli import (  # noqa: F401  (each adds its commands)
     reclaiming,
     removing,
     repairing,
+    replaying,
     reporting,
     restoring,
     runs,

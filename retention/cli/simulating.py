@@ -56,7 +56,7 @@ def simulate(
 ) -> None:
     """Show what policies would keep, now and later, beside the configured one; change nothing."""
     settings = settings_of(ctx)
-    variants, changes = _of_files(policies or []), dict(map(_setting, settings_of_one or ()))
+    variants, changes = _of_files(policies or []), dict(map(setting_of, settings_of_one or ()))
     from retention.plan.simulation import SIMULATED_AT
     from retention.views.text_simulation import simulation_rows, simulation_text
 
@@ -69,7 +69,7 @@ def simulate(
         put_json(settings, simulation.as_json(), [*simulation_rows(simulation)])
 
 
-def _setting(text: str) -> tuple[str, Any]:
+def setting_of(text: str) -> tuple[str, Any]:
     """The key and value of `--set`; the value is read as YAML."""
     from retention.config.document import read_document
 

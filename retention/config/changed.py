@@ -29,6 +29,30 @@ OF_STREAM = (
     "hold_for_consumers",
 )
 """The keys of a stream's limits."""
+OF_REPLAY = (
+    "max_age",
+    "max_msgs",
+    "max_bytes",
+    "max_msgs_per_subject",
+    "discard",
+    "discard_new_per_subject",
+    "max_msg_size",
+    "allow_msg_ttl",
+    "subject_delete_marker_ttl",
+    "allow_rollup_hdrs",
+    "deny_purge",
+    "duplicate_window",
+    "storage",
+    "subjects",
+    "sealed",
+    "retention",
+    "hold_for_consumers",
+    "expiry",
+    "whole_segments",
+    "max_subjects",
+    "delete_retention",
+)
+"""The keys that a replay answers about, or that it needs changed before it can answer."""
 OF_TOPIC = ("message_expiry", "max_topic_size", "roll_after", "respect_consumer_offsets")
 """The keys of a topic's limits."""
 OF_TABLE = ("max_age", "max_rows", "max_rows_per_key", "max_bytes", "expires_at", "policies")
@@ -52,18 +76,28 @@ def changed_stream(config: StreamConfig, settings: Mapping[str, object]) -> Stre
     return _changed(config, settings, OF_STREAM)
 
 
+def replayed_stream(config: StreamConfig, settings: Mapping[str, object]) -> StreamConfig:
+    """A stream with what its server does at each publish changed; otherwise as `changed_stream`."""
+    return _changed(config, settings, OF_REPLAY, "replayed")
+
+
 def changed_table(config: TableConfig, settings: Mapping[str, object]) -> TableConfig:
     """A table with some limits changed; otherwise as `changed_stream`."""
     return _changed(config, settings, OF_TABLE)
 
 
-def _changed(config: Changed, settings: Mapping[str, object], keys: Iterable[str]) -> Changed:
+def _changed(
+    config: Changed,
+    settings: Mapping[str, object],
+    keys: Iterable[str],
+    answered: str = "simulated",
+) -> Changed:
     name = getattr(config, "name", "")
     for key in settings.keys() - set(keys):
         close = nearest(key, keys)
         meant = f"; did you mean {close}?" if close else ""
         raise UsageError(
-            f"{name}: {key} is not one of its limits, and only limits can be simulated: {', '.join(keys)}{meant}"
+            f"{name}: {key} is not one of its limits, and only limits can be {answered}: {', '.join(keys)}{meant}"
         )
     written = {key: getattr(config, key) for key in config.model_fields_set}
     changed, mistakes = read_model(type(config), written | dict(settings), ())

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import date
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from retention.context.context import OpenedStream
 from retention.core.display import DisplayedList
 from retention.core.json_object import JsonObject
 from retention.core.markup import lines_card
 from retention.core.outcomes import Outcome
+from retention.core.units import format_instant, parse_as_of
 from retention.erasure.report import ErasureReport
+from retention.errors import UsageError
 from retention.history.compaction_report import CompactionReport
 from retention.history.report import RunReport
 from retention.inspect.latest import Latest, latest_text
@@ -22,6 +27,8 @@ from retention.plan.simulation import Simulation
 from retention.plots.draw import draw
 from retention.plots.picture import Picture
 from retention.plots.simulation import simulation_chart
+from retention.replay.result import Replay
+from retention.rules.replay.fates import held_at
 from retention.tables.explain import TableExplanation
 from retention.views.frames import frame_of, table_of
 from retention.views.html import (
@@ -37,6 +44,7 @@ from retention.views.table_explanation import table_explanation_text
 from retention.views.text import explanation_text, report_text, state_text
 from retention.views.text_compaction import compaction_text
 from retention.views.text_erase import erasure_text
+from retention.views.text_replay import replay_text
 from retention.views.text_simulation import simulation_rows, simulation_text
 from retention.views.text_topic import stats_text
 from retention.views.text_warehouse import warehouse_html, warehouse_text
@@ -158,6 +166,47 @@ class ShownSimulation(Simulation):
 
     def _repr_html_(self) -> str:
         return simulation_html(self)
+
+
+class ShownReplay(Replay):
+    """A replay that displays itself; `fates` is its table, and `states` are those at its instants."""
+
+    def held(self, at: str | int | date | None = None) -> pa.Table:
+        """The messages that the server would have held at an instant, until the end of the replay; shape `FATES`.
+
+        Args:
+            at: the instant; None: the end. `now` is the end, too.
+
+        Raises:
+            UsageError: it is no instant, or later than the end.
+        """
+        at_ns = self.until_ns if at is None else parse_as_of(at, self.until_ns)
+        if at_ns > self.until_ns:
+            raise UsageError(
+                f"{self.stream}: {at} is after the end of the replay, {format_instant(self.until_ns)}; replay it with "
+                "that instant in at"
+            )
+        return held_at(self.fates, at_ns)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The fates, one row for each publish and delete marker; integers are exact, also where some are missing."""
+        import pandas as pd
+
+        exact = {pa.int64(): pd.Int64Dtype(), pa.int32(): pd.Int32Dtype()}
+        frame: pd.DataFrame = self.fates.to_pandas(types_mapper=exact.get)
+        return frame
+
+    def to_spark(self, spark: SparkSession) -> DataFrame:
+        """The fates as a Spark DataFrame with the columns of `to_pandas`."""
+        from retention.engines.spark.frames import spark_frame
+
+        return spark_frame(spark, self.fates)
+
+    def __repr__(self) -> str:
+        return lines_text(replay_text(self))
+
+    def _repr_html_(self) -> str:
+        return lines_card([*replay_text(self)])
 
 
 class ShownTableExplanation(TableExplanation):

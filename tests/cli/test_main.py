@@ -25,6 +25,7 @@ COMMANDS = [
         "export",
         "mirror",
         "simulate",
+        "replay",
         "plan",
         "apply",
     ),
@@ -53,7 +54,7 @@ COMMANDS = [
     ),
     *("stats", "history", "report", "doctor", "effective", "package", "airflow"),
 ]
-NOT_BUILT = ("replay", "iggy")
+NOT_BUILT = ("iggy",)
 
 
 def shell(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -67,6 +67,7 @@ OF_ONE = {
     "hold release": ("hold", "release", NOBODY, "--reason", "x"),
     "pause": ("pause", NOBODY, "--reason", "x"),
     "resume": ("resume", NOBODY, "--reason", "x"),
+    "replay": ("replay", NOBODY, "--set", "max_age=1d"),
     "simulate": ("simulate", NOBODY, "--set", "max_age=1d"),
     "explain": ("explain", NOBODY, "1"),
     "messages": ("messages", NOBODY),

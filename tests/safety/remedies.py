@@ -219,6 +219,12 @@ KINDS = {
         r"say --growth none$",
         ("retention/inspect/test_simulation.py::test_what_cannot_be_simulated_is_refused",),
     ),
+    "replay without it": Kind(
+        r"nothing was replayed, because",
+        (
+            "retention/replay/test_run.py::test_a_replay_is_possible_after_the_remedy_of_its_refusal",
+        ),
+    ),
     "plan again": Kind(
         r"or plan again|plan again$|changed; plan again",
         (f"{_OWN}a_damaged_plan_is_made_again_as_told",),

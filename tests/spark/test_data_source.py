@@ -23,6 +23,7 @@ import retention
 from retention.api.log import Log
 from retention.api.source_views import view_of
 from retention.api.spark_source import RetentionSource
+from retention.api.stream import Stream
 from retention.engines.spark.data_source import FilesPart, TaskShare
 from retention.engines.spark.ddl import arrow_of
 from retention.errors import UsageError
@@ -46,7 +47,7 @@ def table(spark: SparkSession, log: Log, view: str = "messages", **options: Any)
     return reader.load() if "stream" in options else reader.load(log.name)
 
 
-def laid(folder: Path, format_: str, **limits: Any) -> Log:
+def laid(folder: Path, format_: str, **limits: Any) -> Stream:
     """Three segments of ten messages."""
     stream = warehouse_with(folder, format_, NOW, "local", **limits).stream("ORDERS")
     lay(stream.opened, even_segments(3, 10))
@@ -177,6 +178,9 @@ def test_plan_history_and_state_are_those_of_pandas(spark: SparkSession, tmp_pat
     )
     state = stream.state(NOW)
     same(table(spark, stream, "state", as_of=NOW), state.to_spark(spark), state.to_pandas())
+    replay = stream.replay(max_msgs=3)
+    fates = [row.fate for row in replay.to_spark(spark).collect()]
+    assert fates == replay.to_pandas()["fate"].tolist()
 
 
 def same(by_source: DataFrame, by_method: DataFrame, pandas: Any) -> None:

@@ -201,6 +201,7 @@ def test_everything_that_a_warehouse_returns_displays_itself(tmp_path: Path) -> 
         warehouse.compact(["ORDERS"]),
         orders.compact().apply(),
         orders.simulate(max_msgs=2),
+        orders.replay(max_msgs=2),
         orders.repair_lost_files(),
         orders.consumers,
         orders.consumers.list(),
