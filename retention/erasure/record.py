@@ -80,6 +80,14 @@ class ErasureRecord(JsonDocument):
     """The key of the file with the request and the needles; None: both are destroyed."""
     deleted: list[DeletedFile] = Field(default_factory=list)
     """The files with erased messages; each of them is deleted at the end."""
+    archived: list[DeletedFile] = Field(default_factory=list)
+    """The files of archives with erased messages, by location; each is deleted, after a copy without them."""
+    archive_records: list[Name] = Field(default_factory=list)
+    """The locations of the records of this erasure in archives."""
+    unreached: list[Name] = Field(default_factory=list)
+    """Sentences about archives that may still have erased messages, or that do."""
+    without: list[Name] = Field(default_factory=list)
+    """Archives that no longer exist, as a person said."""
     former: list[Digest] = Field(default_factory=list)
     """Keyed hashes of the paths of files of older versions of a table in place that have erased rows."""
     lost_undos: list[Identifier] = Field(default_factory=list)
@@ -96,8 +104,8 @@ class ErasureRecord(JsonDocument):
 
     @property
     def is_clean(self) -> bool:
-        """Whether the last search read every file of ours, and found nothing."""
-        return not (self.traces or self.unread)
+        """Whether every archive was reached, and the last search read every file of ours, and found nothing."""
+        return not (self.traces or self.unread or self.unreached)
 
     def updated(self, **fields: object) -> ErasureRecord:
         """The record with new, unchecked values of given fields."""
