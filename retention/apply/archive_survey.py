@@ -153,7 +153,7 @@ def survey_archives(
         holds: the legal holds in effect.
         without: archives that no longer exist, as a person said.
     """
-    gone = frozenset(map(_canonical, without))
+    gone = frozenset(map(canonical_place, without))
     recorded = _recorded(opened)
     snapshot = opened.store.snapshot() if opened.store.exists() else None
     wanted = _Search(opened, messages, elsewhere, holds, recorded, snapshot)
@@ -181,9 +181,8 @@ def archived_rows(directory: str, columns: Sequence[str]) -> Iterator[pa.Table]:
         columns: the columns to read, `seq` and `subject` among them.
     """
     for path in files.walk(copies_of(directory)):
-        if path.endswith(".parquet"):
-            with suppress(OSError, pa.ArrowException, KeyError):
-                yield from rows_of(place_of(directory, path), columns)
+        with suppress(OSError, pa.ArrowException, KeyError):
+            yield from rows_of(place_of(directory, path), columns)
 
 
 def held_in(copies: Sequence[ArchivedCopy], *, is_own: bool) -> list[tuple[int, str]]:
@@ -221,10 +220,11 @@ def _places(opened: OpenedStream, recorded: Mapping[str, str]) -> list[str]:
     """The archives, each once, the configured one first."""
     written = (location.rsplit("/", _TAIL + 1)[0] for location in recorded.values())
     configured = () if opened.config.archive is None else (opened.config.archive,)
-    return list(dict.fromkeys(map(_canonical, (*configured, *written))))
+    return list(dict.fromkeys(map(canonical_place, (*configured, *written))))
 
 
-def _canonical(place: str) -> str:
+def canonical_place(place: str) -> str:
+    """The location of an archive without symbolic links, by which it is known."""
     return place.rstrip("/") if files.is_remote(place) else os.path.realpath(place)
 
 
@@ -232,7 +232,7 @@ def _surveyed(wanted: _Search, place: str) -> ArchiveSurvey:
     """The survey of one archive; one that cannot be examined is a sentence."""
     opened = wanted.opened
     configured = opened.config.archive
-    if configured is not None and _canonical(configured) == place:
+    if configured is not None and canonical_place(configured) == place:
         other = other_place(opened)
         if other is not None:
             remedy = command("repair place", opened.name, options="--yes")
@@ -270,9 +270,11 @@ def _is_ours(wanted: _Search, name: str, manifests: Sequence[StoredManifest], pl
         return True
     noted = noted_places(wanted.opened.root, place)
     known = {each.warehouse for each in noted.places} if noted else set[str]()
-    here = {_canonical(wanted.opened.warehouse), *known}
+    here = {canonical_place(wanted.opened.warehouse), *known}
     writers = (manifest.content.writer for manifest in manifests)
-    return any(writer is not None and _canonical(writer.warehouse) in here for writer in writers)
+    return any(
+        writer is not None and canonical_place(writer.warehouse) in here for writer in writers
+    )
 
 
 def _table(
@@ -287,10 +289,9 @@ def _table(
     _refuse_lost(directory, sorted(named))
     owned = set(_named(replacements, own, every=True))
     every = set(_named(replacements, manifests, every=True))
-    paths = [path for path in files.walk(copies_of(directory)) if path.endswith(".parquet")]
     candidates = [
         _Candidate(path, named.get(path), is_present and (path in owned or path not in every))
-        for path in paths
+        for path in files.walk(copies_of(directory))
     ]
     threads = files.read_parallelism(directory)
     found = in_threads(partial(_examined, wanted, directory), candidates, threads)
@@ -373,7 +374,7 @@ def _missing(wanted: _Search, survey: ArchiveSurvey) -> Iterator[str]:
         for name, location in wanted.recorded.items()
         if name not in found and name.partition("/")[0] not in emptied
     ]
-    by_place = Counter(_canonical(location.rsplit("/", _TAIL + 1)[0]) for location in lost)
+    by_place = Counter(canonical_place(location.rsplit("/", _TAIL + 1)[0]) for location in lost)
     said = {text.partition(": ")[0] for text in survey.unreached}
     for place, count in by_place.items():
         if place not in survey.without and place not in said:

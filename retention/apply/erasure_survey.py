@@ -80,9 +80,16 @@ class ErasureSurvey:
 
     @property
     def instants(self) -> set[tuple[int, int]]:
-        """The sequences and times of the erased messages, by which a copy in another history is recognized."""
+        """The sequences and times of the live messages, by which their copies in other histories are recognized.
+
+        A removed file may be of an earlier table, whose sequences are other messages.
+        """
+        live = self.opened.store.data_files(self.planned.plan.actions.files)
         return {
-            (row["seq"], row["ts_ns"]) for rows in self.narrow_rows() for row in rows.to_pylist()
+            (row["seq"], row["ts_ns"])
+            for file in live
+            for rows in erased_rows(file.location, self.request.messages, _WITH_TIMES)
+            for row in rows.to_pylist()
         }
 
     @cached_property
