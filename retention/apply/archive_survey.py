@@ -117,7 +117,7 @@ class ArchiveSurvey:
 
 @dataclass(frozen=True)
 class _Search:
-    """What is looked for in the archives of a stream."""
+    """The messages to find in the archives of a stream, and the means to recognize them."""
 
     opened: OpenedStream
     messages: ErasedMessages
@@ -161,8 +161,8 @@ def survey_archives(
     survey = ArchiveSurvey(
         tuple(table for each in surveys for table in each.tables),
         tuple(text for each in surveys for text in each.unreached),
-        tuple(each for one in surveys for each in one.outside),
-        tuple(each for one in surveys for each in one.others),
+        tuple(each for survey in surveys for each in survey.outside),
+        tuple(each for survey in surveys for each in survey.others),
         gone,
     )
     return replace(survey, unreached=(*survey.unreached, *_missing(wanted, survey)))
@@ -256,8 +256,8 @@ def _of_place(wanted: _Search, place: str) -> ArchiveSurvey:
             tables.append(_table(wanted, directory, name, manifests))
         else:
             outside.append(directory)
-    mine = path_name(wanted.opened.name)
-    streams = (each for each in files.directories(place) if each != mine)
+    stream = path_name(wanted.opened.name)
+    streams = (each for each in files.directories(place) if each != stream)
     others = tuple(files.join(place, each) for each in streams)
     return ArchiveSurvey(tuple(tables), outside=tuple(outside), others=others)
 
@@ -282,20 +282,22 @@ def _table(
 ) -> ArchivedTable:
     replacements = read_replacements(directory)
     is_present = wanted.origin is not None and name == wanted.origin.name
-    own: Sequence[StoredManifest] = ()
+    accepted: Sequence[StoredManifest] = ()
     if wanted.snapshot is not None and is_present:
-        own = own_manifests(manifests, home_of(wanted.opened, wanted.snapshot))
+        accepted = own_manifests(manifests, home_of(wanted.opened, wanted.snapshot))
     named = _named(replacements, manifests)
     _refuse_lost(directory, sorted(named))
-    owned = set(_named(replacements, own, every=True))
+    owned = set(_named(replacements, accepted, every=True))
     every = set(_named(replacements, manifests, every=True))
     candidates = [
         _Candidate(path, named.get(path), is_present and (path in owned or path not in every))
         for path in files.walk(copies_of(directory))
     ]
     threads = files.read_parallelism(directory)
-    found = in_threads(partial(_examined, wanted, directory), candidates, threads)
-    return ArchivedTable(directory, replacements, tuple(copy for copy in found if copy is not None))
+    examined = in_threads(partial(_examined, wanted, directory), candidates, threads)
+    return ArchivedTable(
+        directory, replacements, tuple(copy for copy in examined if copy is not None)
+    )
 
 
 def _named(
@@ -321,7 +323,7 @@ def _refuse_lost(directory: str, paths: Iterable[str]) -> None:
     if lost:
         raise DamagedError(
             f"{counted(len(lost), 'copy is', 'copies are')} missing, such as {lost[0]}, and may be elsewhere with "
-            "messages of the erasure; restore the archive from a copy"
+            "messages of the erasure; restore it from a copy of the archive"
         )
 
 
@@ -362,22 +364,22 @@ def _examined(wanted: _Search, directory: str, candidate: _Candidate) -> Archive
 
 def _missing(wanted: _Search, survey: ArchiveSurvey) -> Iterator[str]:
     """Sentences for the archives whose manifests, by the run history, are nowhere."""
-    found: set[str] = set()
+    there: set[str] = set()
     emptied: set[str] = set()
     for directory in (*survey.directories, *survey.outside):
         table = directory.rpartition("/")[2]
-        found |= {f"{table}/manifests/{name}" for name in files.names(manifests_of(directory))}
+        there |= {f"{table}/manifests/{name}" for name in files.names(manifests_of(directory))}
         if forgotten(directory):
             emptied.add(table)
     lost = [
         location
         for name, location in wanted.recorded.items()
-        if name not in found and name.partition("/")[0] not in emptied
+        if name not in there and name.partition("/")[0] not in emptied
     ]
     by_place = Counter(canonical_place(location.rsplit("/", _TAIL + 1)[0]) for location in lost)
-    said = {text.partition(": ")[0] for text in survey.unreached}
+    spoken = {text.partition(": ")[0] for text in survey.unreached}
     for place, count in by_place.items():
-        if place not in survey.without and place not in said:
+        if place not in survey.without and place not in spoken:
             yield (
                 f"{place}: this archive lacks {counted(count, 'manifest')} that runs of {wanted.opened.name} wrote "
                 "there: it is not mounted, moved, or incomplete; mount it, or name its present place with archive:"

@@ -6,33 +6,28 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.apply.archive_erasure import erase_in_archives
-from retention.apply.archive_survey import ArchiveSurvey, archived_rows, archives_of
+from retention.apply.archive_survey import ArchiveSurvey, archives_of
 from retention.apply.erasure_survey import (
     ErasureSurvey,
     refuse_held_in,
     refuse_held_rows,
     survey_erasure,
 )
+from retention.apply.erasure_survivors import of_other_streams, survivors
 from retention.apply.execute import ExecutionTerms, carry_out
 from retention.context.context import OpenedStream, has_table
 from retention.context.holds import holds_ledger
 from retention.core.json_object import JsonObject
 from retention.core.labels import labelled
-from retention.core.progress import with_progress
-from retention.core.spoken_commands import command
 from retention.core.subjects import path_name
-from retention.core.wording import counted
-from retention.datafile.parquet import read_columns
 from retention.engines.select import Engines
 from retention.erasure.copies import (
     companions_of,
     dead_copies,
     orphaned_digests,
-    removed_rows,
     unused_vectors,
 )
 from retention.erasure.keyed_hash import keyed_hash_of
@@ -56,14 +51,12 @@ from retention.errors import (
     DamagedError,
     RetentionError,
     StalePlanError,
-    VerificationError,
 )
 from retention.history.kinds import Erased
 from retention.history.runs import history_of
 from retention.rules.erase import Erase, ErasedMessages
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
-from retention.storage.parallel import in_threads
 from retention.stores.archive_erasures import read_replacements
 from retention.stores.consumer_table import ConsumerTable
 from retention.stores.holds import HoldRecords
@@ -76,8 +69,6 @@ APPENDS_WAIT_S = 60.0
 _LIVE_REMOVED = (
     "its live messages are removed, the files that have copies are kept, and it is unfinished"
 )
-_TEXTS = ("subject", "headers", "payload", "msg_id")
-_SURVIVING = ("seq", "ts_ns", *_TEXTS)
 _log = logging.getLogger(__name__)
 
 
@@ -151,10 +142,12 @@ def finish_erasure(opened: OpenedStream, record: ErasureRecord, engines: Engines
             record.below,
             tuple(named.get("times", ())),
         )
-        asked = _Asked(Erase(record.id, messages), tuple(map(_instant, named.get("instants", ()))))
+        wanted = _Request(
+            Erase(record.id, messages), tuple(map(_instant, named.get("instants", ())))
+        )
         survey: ErasureSurvey | None = None
         if has_table(opened):
-            record, survey = _removed(opened, asked, record, engines)
+            record, survey = _removed(opened, wanted, record, engines)
             _delete_copies(opened, messages)
             record, content = _erased_in_archives(opened, survey, record, content, engines)
         archives = ArchiveSurvey() if survey is None else survey.archives
@@ -201,7 +194,7 @@ def report_of(
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Request:
     """The request of an erasure, as its needle file has it."""
 
     request: Erase
@@ -222,12 +215,12 @@ def _instant(pair: Sequence[int]) -> tuple[int, int]:
 
 
 def _removed(
-    opened: OpenedStream, asked: _Asked, record: ErasureRecord, engines: Engines
+    opened: OpenedStream, wanted: _Request, record: ErasureRecord, engines: Engines
 ) -> tuple[ErasureRecord, ErasureSurvey]:
     """Remove the live messages: their ids first, while the rows still tell them."""
     history = history_of(opened.warehouse, opened.name)
     for _ in range(ATTEMPTS):
-        survey = survey_erasure(opened, asked.request, engines, asked.instants, record.without)
+        survey = survey_erasure(opened, wanted.request, engines, wanted.instants, record.without)
         known, record = record, with_files(record, survey)
         if record != known:
             erasures_of(opened).write(record)
@@ -355,7 +348,7 @@ def _proved(
     archives: ArchiveSurvey,
 ) -> ErasureReport:
     """Destroy what our own records say, search everything that is left, and end the erasure if nothing is found."""
-    needles = content.needles.without(_survivors(opened, record, messages, archives))
+    needles = content.needles.without(survivors(opened, record, messages, archives))
     names = ErasedNames(messages, frozenset(_texts(needles)))
     erase_arguments(history_of(opened.warehouse, opened.name), names)
     keyed = keyed_hash_of(opened.warehouse)
@@ -370,7 +363,7 @@ def _proved(
         erasures,
         keyed,
         places=(opened.warehouse, opened.layout.messages, *archives.directories),
-        spared=(erasures.needles(record.id), *_of_others(opened), *archives.of_others),
+        spared=(erasures.needles(record.id), *of_other_streams(opened), *archives.of_others),
         decodable=(opened.root, opened.layout.messages, runs, *archives.directories),
     )
     record, searched = proof.searched(record, needles)
@@ -398,48 +391,3 @@ def _key(record: ErasureRecord) -> bytes:
 def _texts(needles: Needles) -> Iterator[str]:
     for string in needles.strings.to_pylist():
         yield string.decode(errors="replace")
-
-
-def _survivors(
-    opened: OpenedStream,
-    record: ErasureRecord,
-    messages: ErasedMessages,
-    archives: ArchiveSurvey,
-) -> Iterator[pa.Table]:
-    """The texts of all messages that stay, live, removed by other runs, or archived, a file at a time.
-
-    Raises:
-        VerificationError: a message of the erasure is live.
-    """
-    if not opened.store.exists():
-        return
-    kept = opened.store.data_files(opened.store.snapshot().files)
-    read = in_threads(
-        lambda file: read_columns(file, _SURVIVING)[0],
-        kept,
-        files.read_parallelism(opened.root),
-    )
-    for rows in with_progress(read, len(kept), "reading messages that stay"):
-        if live := int(messages.takes(rows).sum()):
-            raise VerificationError(
-                f"{opened.name}: the table still has {counted(live, 'message')} of erasure {record.id}, so that it is "
-                f"unfinished; run {command('erase', opened.name, options='--resume')}"
-            )
-        yield rows.select(list(_TEXTS))
-    for rows in removed_rows(opened, [file.location for file in kept], _SURVIVING):
-        # What should be deleted by now is no reason to keep its strings.
-        yield rows.filter(pa.array(~messages.takes(rows)))
-    for directory in archives.directories:
-        for rows in archived_rows(directory, _SURVIVING):
-            # Which of another history are the same messages, the search has to tell.
-            yield rows.filter(pa.array(~messages.takes(rows)))
-
-
-def _of_others(opened: OpenedStream) -> Iterator[str]:
-    """The directories of other streams, their histories, and tables in place."""
-    yield files.join(opened.warehouse, "tables")
-    for kind in ("streams", "runs"):
-        directory = files.join(opened.warehouse, kind)
-        for name in files.directories(directory):
-            if name != path_name(opened.name):
-                yield files.join(directory, name)

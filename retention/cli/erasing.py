@@ -45,6 +45,18 @@ _FromFile: TypeAlias = Annotated[
         help='A filter, {"subject": …} or {"seq": …} a line; of a table, {"COLUMN": VALUE, …}.',
     ),
 ]
+_Reason: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Required; a keyed hash of it is kept.")
+]
+_By: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="TIME", help="The time by which it has to be done.")
+]
+_ArchiveGone: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PLACE", help="With --resume: an archive that no longer exists; that is recorded."
+    ),
+]
 
 
 @app.command()
@@ -58,26 +70,15 @@ def erase(
     seq: Annotated[list[int] | None, typer.Option(metavar="N", help="A sequence.")] = None,
     key: _Keys = None,
     from_file: _FromFile = None,
-    reason: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Required; a keyed hash of it is kept."),
-    ] = None,
-    by: Annotated[
-        str | None, typer.Option(metavar="TIME", help="The time by which it has to be done.")
-    ] = None,
+    reason: _Reason = None,
+    by: _By = None,
     status: Annotated[
         bool, typer.Option("--status", help="List erasures, and what is left of each.")
     ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the unfinished erasures.")
     ] = False,
-    archive_gone: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PLACE",
-            help="With --resume: an archive that no longer exists; that is recorded.",
-        ),
-    ] = None,
+    archive_gone: _ArchiveGone = None,
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:

@@ -73,7 +73,7 @@ class _Replaced(JsonDocument):
 
 
 class ArchiveErasureDocument(JsonDocument):
-    """What an erasure replaced in an archive, without the fields that identify the document."""
+    """The copies that an erasure replaced in an archive, without the fields that identify the document."""
 
     erasure: Identifier
     origin: _Origin

@@ -35,5 +35,5 @@ def refuse_unerased(opened: OpenedStream, directory: str) -> None:
                 raise RefusedError(
                     f"{opened.name}: {directory} lacks the record {location.rpartition('/')[2]} of an erasure, as "
                     "after a restore of the archive from a backup, so it may have erased messages again; nothing was "
-                    "restored; give the same erasure again, or restore the newest manifests from a copy of the archive"
+                    "restored; erase again, with the same request, or restore the record from a copy of the archive"
                 )

@@ -196,7 +196,7 @@ def _left_of_each(
         raise DamagedError(
             f"the archive lacks {counted(len(replacements.missing), 'record')} of erasures that a later one names, "
             f"such as {replacements.missing[0]}, so erased messages could come back; nothing was changed; restore "
-            "its manifests from a copy of the archive"
+            "the records from a copy of the archive"
         )
     return {
         copy.path: (copy, location)

@@ -89,24 +89,24 @@ class Replacements:
         """
         if copy.path not in self._by_path:
             return [copy]
-        found: dict[str, ArchivedFile] = {}
+        copies: dict[str, ArchivedFile] = {}
         for replaced in self._by_path[copy.path]:
             if replaced.sha256 != copy.sha256:
                 raise DamagedError(
                     f"{copy.path}: a manifest of the archive and an erasure name different bytes for this copy; "
-                    "nothing was changed; restore the manifests of the archive from a copy of it"
+                    "nothing was changed; restore both from a copy of the archive"
                 )
             if replaced.by is not None:
-                found |= {each.path: each for each in self.last(replaced.by)}
-        return list(found.values())
+                copies |= {each.path: each for each in self.last(replaced.by)}
+        return list(copies.values())
 
     def paths(self, path: str) -> set[str]:
         """A path, and those of all copies that replaced it, one after the other."""
-        found = {path}
+        copies = {path}
         for replaced in self._by_path.get(path, ()):
             if replaced.by is not None:
-                found |= self.paths(replaced.by.path)
-        return found
+                copies |= self.paths(replaced.by.path)
+        return copies
 
     @property
     def ends(self) -> tuple[str, ...]:

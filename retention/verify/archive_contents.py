@@ -93,15 +93,15 @@ def _of_contents(
     weights = [task.copy.file_bytes for task in tasks]
     opened = stream.opened
     engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
-    found = engine.map(verify_copy, tasks, weights)
-    damages = [each for each in found if each is not None]
+    results = engine.map(verify_copy, tasks, weights)
+    damages = [each for each in results if each is not None]
     if stream.sample is None and not damages:
         damages += _uncovered(stream, directory, manifests, replacements)
     return damages
 
 
 def verify_copy(task: CopyToVerify) -> Damage | None:
-    """The damage of one copy; None: it is as it was written. A missing one, or its length, is found without reading.
+    """The damage of one copy; None: it is as it was written. A missing one, or its length, is results without reading.
 
     Raises:
         StorageError: it cannot be read.

@@ -25,7 +25,7 @@ from retention.verify.finding import Check, Damage
 
 FROM_COPY = "restore it from a copy of the archive"
 """The remedy of a damaged archive."""
-_AGAIN = "give the same erasure again, or restore the record from a copy of the archive"
+_AGAIN = "erase again, with the same request, or restore the record from a copy of the archive"
 
 
 def own_directory(stream: StreamToVerify) -> str | None:

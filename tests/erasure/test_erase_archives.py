@@ -17,6 +17,7 @@ from retention.api.warehouse import open_warehouse
 from retention.apply import archive_erasure, erasure_run
 from retention.apply.reclaim.archived import delete_copies, spent_copies
 from retention.core.units import SECOND
+from retention.datafile.parquet import write_messages
 from retention.errors import (
     DamagedError,
     RefusedError,
@@ -339,7 +340,7 @@ def test_an_archive_that_cannot_be_written_keeps_it_unfinished(
 ) -> None:
     world = Archived(tmp_path)
     before = world.copies()
-    write = archive_erasure.write_messages
+    write = write_messages
 
     def read_only(location: str, batches: Any) -> str:
         if "/kept/" in location:
