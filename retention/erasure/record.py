@@ -86,6 +86,8 @@ class ErasureRecord(JsonDocument):
     """The locations of the records of this erasure in archives."""
     unreached: list[Name] = Field(default_factory=list)
     """Sentences about archives that may still have erased messages, or that do."""
+    beyond: list[Name] = Field(default_factory=list)
+    """Sentences about places that no erasure reaches: versions in buckets, and archives of other warehouses."""
     without: list[Name] = Field(default_factory=list)
     """Archives that no longer exist, as a person said."""
     former: list[Digest] = Field(default_factory=list)
@@ -165,6 +167,14 @@ class Erasures:
     def write(self, record: ErasureRecord) -> None:
         """Write the record of an erasure, in place of the one before."""
         self._write(record.id + _RECORD, record.model_dump(), Step.ERASURE_RECORDED)
+
+    def with_beyond(self, record: ErasureRecord, sentences: list[str]) -> ErasureRecord:
+        """A record with sentences about places that it does not reach, written if they are new."""
+        if sentences == record.beyond:
+            return record
+        record = record.updated(beyond=sentences)
+        self.write(record)
+        return record
 
     def write_report(self, erasure: str, report: Mapping[str, object]) -> None:
         """Write the report of an erasure."""

@@ -101,6 +101,8 @@ def _left_text(report: ErasureReport) -> Iterator[str]:
     )
     if report.location is not None:
         yield from _owners_text(report, report.location)
+    for sentence in report.record.beyond:
+        yield f"  beyond reach: {sentence}"
     if not report.record.is_clean:
         again = command("erase", report.stream, options="--resume")
         what = "stream" if report.location is None else "table"
