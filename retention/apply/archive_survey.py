@@ -38,7 +38,7 @@ from retention.stores.archive_manifest import (
 )
 from retention.stores.holds import Hold
 from retention.stores.layout import is_ours
-from retention.stores.sidecar.warehouse_place import noted_places
+from retention.stores.sidecar.warehouse_place import noted_places, place_of_stream
 
 _NARROW = ("seq", "subject", "ts_ns")
 _TAIL = 3
@@ -263,13 +263,22 @@ def _of_place(wanted: _Search, place: str) -> ArchiveSurvey:
 
 
 def _is_ours(wanted: _Search, name: str, manifests: Sequence[StoredManifest], place: str) -> bool:
-    """Whether a table's archive is of this warehouse: of the present table, or of one that its runs archived."""
-    if wanted.origin is not None and name == wanted.origin.name:
-        return True
-    if any(recorded.startswith(f"{name}/") for recorded in wanted.recorded):
-        return True
+    """Whether a table's archive is of this warehouse: of the present table, or of one that its runs archived.
+
+    The history of a copied warehouse names the archive of the original; there, only the writer of a manifest counts.
+    """
+    configured = wanted.opened.config.archive
+    if configured is not None and canonical_place(configured) == place:
+        # `repair place` lets only one warehouse write there.
+        if wanted.origin is not None and name == wanted.origin.name:
+            return True
+        if any(recorded.startswith(f"{name}/") for recorded in wanted.recorded):
+            return True
     noted = noted_places(wanted.opened.root, place)
-    known = {each.warehouse for each in noted.places} if noted else set[str]()
+    is_same = noted is not None and noted.has(
+        place_of_stream(wanted.opened.root, wanted.opened.warehouse)
+    )
+    known = {each.warehouse for each in noted.places} if noted and is_same else set[str]()
     here = {canonical_place(wanted.opened.warehouse), *known}
     writers = (manifest.content.writer for manifest in manifests)
     return any(
@@ -366,7 +375,7 @@ def _missing(wanted: _Search, survey: ArchiveSurvey) -> Iterator[str]:
     """Sentences for the archives whose manifests, by the run history, are nowhere."""
     there: set[str] = set()
     emptied: set[str] = set()
-    for directory in (*survey.directories, *survey.outside):
+    for directory in survey.directories:
         table = directory.rpartition("/")[2]
         there |= {f"{table}/manifests/{name}" for name in files.names(manifests_of(directory))}
         if forgotten(directory):
@@ -382,5 +391,6 @@ def _missing(wanted: _Search, survey: ArchiveSurvey) -> Iterator[str]:
         if place not in survey.without and place not in spoken:
             yield (
                 f"{place}: this archive lacks {counted(count, 'manifest')} that runs of {wanted.opened.name} wrote "
-                "there: it is not mounted, moved, or incomplete; mount it, or name its present place with archive:"
+                "there: it is not mounted, moved, incomplete, or of a warehouse of which this is a copy; mount it, or "
+                "name its present place with archive:"
             )

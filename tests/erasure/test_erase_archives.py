@@ -468,3 +468,24 @@ def test_an_erasure_with_an_archive_ends_the_same_after_a_kill(
     assert world.left() == []
     world.stream.restore()
     assert world.subjects() == ["orders.bob"] * 9
+
+
+def test_a_copied_warehouse_leaves_the_archive_of_the_original_alone(tmp_path: Path) -> None:
+    (tmp_path / "prod").mkdir()
+    world = Archived(tmp_path / "prod")
+    shutil.copytree(tmp_path / "prod", tmp_path / "copy", symlinks=True)
+    before = world.copies()
+    place = tmp_path / "copy" / "retention.yaml"
+    copied = open_warehouse(place, engine="local", clock=world.clock)
+    assert copied.stream("ORDERS").erase(EVE, reason="request 7").apply().is_done
+    assert world.copies() == before
+    shutil.rmtree(tmp_path / "copy")
+    shutil.copytree(tmp_path / "prod", tmp_path / "copy", symlinks=True)
+    config = json.loads(place.read_text())
+    config["streams"][0]["archive"] = str(tmp_path / "prod" / "kept")
+    place.write_text(json.dumps(config))
+    sharing = open_warehouse(place, engine="local", clock=world.clock)
+    report = sharing.stream("ORDERS").erase(EVE, reason="request 7").apply()
+    assert not report.is_done
+    assert "is a copy of" in repr(report)
+    assert world.copies() == before
