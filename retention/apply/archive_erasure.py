@@ -23,6 +23,7 @@ from retention.erasure.copies import erased_rows
 from retention.errors import DamagedError, StorageError, VerificationError
 from retention.rules.erase import ErasedMessages
 from retention.storage import files
+from retention.storage.bucket_versions import kept_versions
 from retention.storage.crash_points import Step, reached
 from retention.stores.archive_erasures import (
     ArchiveErasure,
@@ -75,6 +76,16 @@ def erase_in_archives(
                 text = str(error).replace("; nothing was changed", "")
                 failed.append(f"{table.directory}: this archive still has messages of it: {text}")
     return failed
+
+
+def beyond_reach(opened: OpenedStream, survey: ArchiveSurvey) -> list[str]:
+    """Sentences about places that no erasure of a stream reaches: versions in buckets, archives of other warehouses."""
+    places = [opened.warehouse, opened.layout.messages, *survey.directories]
+    theirs = [
+        f"{directory}: this archive is of another warehouse, and may have the same messages: erase there, too"
+        for directory in survey.outside
+    ]
+    return [*kept_versions(places), *theirs]
 
 
 def _erase_in(opened: OpenedStream, table: ArchivedTable, erasure: str, engines: Engines) -> None:

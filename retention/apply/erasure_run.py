@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow.compute as pc
 
-from retention.apply.archive_erasure import erase_in_archives
+from retention.apply.archive_erasure import beyond_reach, erase_in_archives
 from retention.apply.archive_survey import ArchiveSurvey, archives_of
 from retention.apply.erasure_survey import (
     ErasureSurvey,
@@ -56,7 +56,6 @@ from retention.history.kinds import Erased
 from retention.history.runs import history_of
 from retention.rules.erase import Erase, ErasedMessages
 from retention.storage import files
-from retention.storage.bucket_versions import kept_versions
 from retention.storage.crash_points import Step, reached
 from retention.stores.archive_erasures import read_replacements
 from retention.stores.consumer_table import ConsumerTable
@@ -367,25 +366,14 @@ def _proved(
         spared=(erasures.needles(record.id), *of_other_streams(opened), *archives.of_others),
         decodable=(opened.root, opened.layout.messages, runs, *archives.directories),
     )
-    record, searched = proof.searched(_with_beyond(opened, record, archives), needles)
+    record = erasures.with_beyond(record, beyond_reach(opened, archives))
+    record, searched = proof.searched(record, needles)
     report = report_of(opened, record, needles, searched)
     if not record.is_clean:
         return report
     done = replace(report, record=record.updated(state="done", key=None))
     erasures.write_report(record.id, done.as_json())
     return replace(done, record=_closed(opened, record).record)
-
-
-def _with_beyond(
-    opened: OpenedStream, record: ErasureRecord, archives: ArchiveSurvey
-) -> ErasureRecord:
-    """The record with sentences about what no erasure reaches."""
-    places = [opened.warehouse, opened.layout.messages, *archives.directories]
-    theirs = [
-        f"{directory}: this archive is of another warehouse, and may have the same messages: erase there, too"
-        for directory in archives.outside
-    ]
-    return erasures_of(opened).with_beyond(record, [*kept_versions(places), *theirs])
 
 
 def _closed(opened: OpenedStream, record: ErasureRecord) -> ErasureReport:

@@ -1,4 +1,4 @@
-"""What a bucket keeps of deleted objects: versions, locked versions and replicas, as far as its store tells."""
+"""The means by which a bucket keeps deleted objects: versions, locks and replicas, as far as its store tells."""
 
 from __future__ import annotations
 
