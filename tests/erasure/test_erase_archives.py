@@ -489,3 +489,18 @@ def test_a_copied_warehouse_leaves_the_archive_of_the_original_alone(tmp_path: P
     assert not report.is_done
     assert "is a copy of" in repr(report)
     assert world.copies() == before
+
+
+def test_a_changed_bit_in_a_copy_is_found_on_request(tmp_path: Path) -> None:
+    world = Archived(tmp_path)
+    [copy, *_] = sorted(world.table.glob("messages/**/*.parquet"))
+    content = copy.read_bytes()
+    copy.write_bytes(content[:40] + bytes([content[40] ^ 1]) + content[41:])
+    assert world.stream.verify().damages == ()
+    [damage] = world.stream.verify(archive=True).damages
+    assert (damage.subject, damage.check) == (str(copy), "archive")
+    assert "its SHA-256 differs from the manifest's" in damage.detail
+    assert damage.remedy == "restore it from a copy of the archive"
+    assert world.retention("verify", "--archive").exit_code == 6
+    copy.write_bytes(content)
+    assert world.stream.verify(archive=True).damages == ()
