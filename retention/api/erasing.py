@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from retention.api.dry_run import DryRun
@@ -52,10 +52,13 @@ def erasures_shown(opened: OpenedStream) -> list[ShownErasure]:
     return [ShownErasure(**vars(report)) for report in erasure_reports(opened)]
 
 
-def resumed(opened: OpenedStream, engine: EngineName | None) -> list[ShownErasure]:
+def resumed(
+    opened: OpenedStream, engine: EngineName | None, archives_gone: Sequence[str]
+) -> list[ShownErasure]:
     """Go on with the unfinished erasures of a stream; their reports."""
     with Engines(engine) as engines:
-        return [ShownErasure(**vars(report)) for report in resume_erasures(opened, engines)]
+        reports = resume_erasures(opened, engines, archives_gone)
+    return [ShownErasure(**vars(report)) for report in reports]
 
 
 def planned_table_erasure(

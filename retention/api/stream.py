@@ -148,9 +148,16 @@ class Stream(Log):
         """The erasures of the stream, oldest first, with what is left of each."""
         return erasures_shown(self.opened)
 
-    def resume_erasures(self) -> list[ShownErasure]:
-        """Go on with the erasures that are unfinished; any run that maintains the stream does so, too."""
-        return resumed(self.opened, self.engine)
+    def resume_erasures(self, *, archives_gone: Iterable[str] = ()) -> list[ShownErasure]:
+        """Go on with the erasures that are unfinished; any run that maintains the stream does so, too.
+
+        Args:
+            archives_gone: archives of the stream that no longer exist; the erasures record that you said so.
+
+        Raises:
+            UsageError: one is no archive of the stream.
+        """
+        return resumed(self.opened, self.engine, list(archives_gone))
 
     def latest(self, subject: str | None = None) -> ShownLatest:
         """The last value of each subject, in batches, as a DataFrame, or shown; deletions are included and marked.

@@ -25,12 +25,15 @@ class LogVerification:
     opened: OpenedStream
     engine: EngineName | None
 
-    def verify(self, *, sample: str | float | None = None, record: bool = False) -> Verification:
+    def verify(
+        self, *, sample: str | float | None = None, record: bool = False, archive: bool = False
+    ) -> Verification:
         """Verify its files, log and records against each other; only the record of the verification is written.
 
         Args:
             sample: the share of its files whose content is read, `1%` or 0.01; None: all files.
             record: whether to record the digests of intact files that have none.
+            archive: whether to read the copies in the stream's archive, too.
 
         Raises:
             UsageError: `sample` is not a share.
@@ -39,7 +42,8 @@ class LogVerification:
         from retention.verify.run import VerifyOptions, verify_stream
 
         with Engines(self.engine) as engines:
-            return verify_stream(self.opened, engines, VerifyOptions.of(sample, records=record))
+            options = VerifyOptions.of(sample, records=record, archive=archive)
+            return verify_stream(self.opened, engines, options)
 
 
 @checked_class
@@ -63,6 +67,7 @@ class Verifying(StreamSelection):
         *,
         sample: str | float | None = None,
         record: bool = False,
+        archive: bool = False,
         watch: Watch | None = None,
     ) -> list[Outcome[Verification]]:
         """Verify streams and tables; only the record of each verification is written.
@@ -73,6 +78,7 @@ class Verifying(StreamSelection):
             names: the streams and tables; None: all.
             sample: the share of each stream's files whose content is read, `1%` or 0.01; None: all files.
             record: whether to record the digests of intact files that have none.
+            archive: whether to read the copies in the streams' archives, too.
             watch: receives every outcome as soon as it is available.
 
         Raises:
@@ -81,7 +87,7 @@ class Verifying(StreamSelection):
         from retention.verify.run import VerifyOptions, verify_stream
         from retention.verify.tables import verify_table
 
-        options = VerifyOptions.of(sample, records=record)
+        options = VerifyOptions.of(sample, records=record, archive=archive)
         streams, tables = self.chosen_with_tables([] if names is None else list(names))
         with Engines(self.engine) as engines:
 

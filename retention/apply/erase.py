@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from retention.apply.archive_survey import archives_of, canonical_place
 from retention.apply.erasure_run import begin_erasure, erasures_of, finish_erasure, report_of
 from retention.apply.erasure_survey import ErasureSurvey, survey_erasure
 from retention.apply.recover import settle_interrupted
@@ -62,15 +64,22 @@ class ErasurePlan:
     dead_bytes: int
     lost_undos: tuple[str, ...] = ()
     """The runs that can no longer be undone afterwards."""
+    archived_files: int = 0
+    """The files of archives that are replaced by copies without the erased messages, or deleted."""
+    archived_bytes: int = 0
+    unreached: tuple[str, ...] = ()
+    """Sentences about archives that cannot be examined: until they can, the erasure is unfinished."""
 
     @property
     def is_empty(self) -> bool:
         """Whether no file has a message of the erasure."""
-        return not (self.rewritten_files or self.dropped_files or self.dead_files)
+        files = self.rewritten_files, self.dropped_files, self.dead_files, self.archived_files
+        return not any(files)
 
     def as_json(self) -> JsonObject:
         """The plan as JSON values."""
-        return {**vars(self), "lost_undos": list(self.lost_undos)}
+        lists = {"lost_undos": list(self.lost_undos), "unreached": list(self.unreached)}
+        return {**vars(self), **lists}
 
 
 @on_stream
@@ -79,7 +88,7 @@ def plan_erasure(opened: OpenedStream, messages: ErasedMessages, engines: Engine
 
     Raises:
         UsageError: the stream was never written to, or no file has a message with a given sequence.
-        RefusedError: it is a topic, has an archive, is sealed or denies deletes, or a legal hold covers a message.
+        RefusedError: it is a topic, is sealed or denies deletes, or a legal hold covers a message.
     """
     check_allowed(opened, Erase("", messages))
     _check_table(opened)
@@ -111,8 +120,15 @@ def erase_now(opened: OpenedStream, wanted: ErasureRequest, engines: Engines) ->
 
 
 @on_stream
-def resume_erasures(opened: OpenedStream, engines: Engines) -> list[ErasureReport]:
+def resume_erasures(
+    opened: OpenedStream, engines: Engines, archives_gone: Sequence[str] = ()
+) -> list[ErasureReport]:
     """Go on with all unfinished erasures of a stream, under its maintenance lease; their reports.
+
+    Args:
+        opened: the stream.
+        engines: where rows are read and copied.
+        archives_gone: locations of archives that no longer exist, as a person says; each erasure records that.
 
     Raises:
         RefusedError, BusyError, VerificationError, DamagedError: as `erase_now`.
@@ -122,12 +138,29 @@ def resume_erasures(opened: OpenedStream, engines: Engines) -> list[ErasureRepor
             *(record.id for record in erasures_of(opened).unfinished()),
             *missing_erasures(opened),
         ]
+        _note_gone(opened, archives_gone)
         settle_interrupted(opened, history_of(opened.warehouse, opened.name))
         now = (erasures_of(opened).read(erasure) for erasure in begun)
         return [
             report_of(opened, each) if each.is_done else finish_erasure(opened, each, engines)
             for each in now
         ]
+
+
+def _note_gone(opened: OpenedStream, archives: Sequence[str]) -> None:
+    """Record in all unfinished erasures that archives no longer exist."""
+    if not archives:
+        return
+    known = archives_of(opened)
+    for place in archives:
+        if canonical_place(place) not in known:
+            raise UsageError(
+                f"{opened.name}: {place} is no archive of it; nothing was changed; its archives are "
+                f"{', '.join(known) or 'none'}"
+            )
+    for record in erasures_of(opened).unfinished():
+        without = sorted({*record.without, *map(canonical_place, archives)})
+        erasures_of(opened).write(record.updated(without=without))
 
 
 def erasure_reports(opened: OpenedStream) -> list[ErasureReport]:
@@ -194,4 +227,7 @@ def _plan_of(survey: ErasureSurvey) -> ErasurePlan:
         len(survey.copies),
         sum(copy.bytes for copy in survey.copies),
         tuple(survey.lost_undos),
+        len(survey.archives.copies),
+        sum(copy.bytes for copy in survey.archives.copies),
+        survey.archives.unreached,
     )

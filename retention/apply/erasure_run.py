@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.apply.erasure_survey import ErasureSurvey, refuse_held_rows, survey_erasure
+from retention.apply.archive_erasure import beyond_reach, erase_in_archives
+from retention.apply.archive_survey import ArchiveSurvey, archives_of
+from retention.apply.erasure_survey import (
+    ErasureSurvey,
+    refuse_held_in,
+    refuse_held_rows,
+    survey_erasure,
+)
+from retention.apply.erasure_survivors import of_other_streams, survivors
 from retention.apply.execute import ExecutionTerms, carry_out
 from retention.context.context import OpenedStream, has_table
 from retention.context.holds import holds_ledger
 from retention.core.json_object import JsonObject
 from retention.core.labels import labelled
-from retention.core.progress import with_progress
-from retention.core.spoken_commands import command
 from retention.core.subjects import path_name
-from retention.core.wording import counted
-from retention.datafile.parquet import read_columns
 from retention.engines.select import Engines
 from retention.erasure.copies import (
     companions_of,
     dead_copies,
     orphaned_digests,
-    removed_rows,
     unused_vectors,
 )
 from retention.erasure.keyed_hash import keyed_hash_of
@@ -48,14 +50,13 @@ from retention.errors import (
     DamagedError,
     RetentionError,
     StalePlanError,
-    VerificationError,
 )
 from retention.history.kinds import Erased
 from retention.history.runs import history_of
 from retention.rules.erase import Erase, ErasedMessages
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
-from retention.storage.parallel import in_threads
+from retention.stores.archive_erasures import read_replacements
 from retention.stores.consumer_table import ConsumerTable
 from retention.stores.holds import HoldRecords
 from retention.stores.kept_ids import IdDigests, RemovedIds, UnstoredIds
@@ -67,8 +68,6 @@ APPENDS_WAIT_S = 60.0
 _LIVE_REMOVED = (
     "its live messages are removed, the files that have copies are kept, and it is unfinished"
 )
-_TEXTS = ("subject", "headers", "payload", "msg_id")
-_SURVIVING = ("seq", "ts_ns", *_TEXTS)
 _log = logging.getLogger(__name__)
 
 
@@ -102,6 +101,7 @@ def begin_erasure(
     """
     erasures, key = erasures_of(opened), new_key()
     erasures.delete_unrecorded()
+    request = {**request, "instants": _instants(survey)}
     content = NeedleFile(request, reason, needles_of_rows(survey.rows()))
     write_needles(erasures.needles(record.id), key, content)
     record = with_files(record.updated(key=key.hex()), survey)
@@ -141,11 +141,16 @@ def finish_erasure(opened: OpenedStream, record: ErasureRecord, engines: Engines
             record.below,
             tuple(named.get("times", ())),
         )
-        request = Erase(record.id, messages)
+        wanted = _Request(
+            Erase(record.id, messages), tuple(map(_instant, named.get("instants", ())))
+        )
+        survey: ErasureSurvey | None = None
         if has_table(opened):
-            record = _removed(opened, request, record, engines)
+            record, survey = _removed(opened, wanted, record, engines)
             _delete_copies(opened, messages)
-        return _proved(opened, record, content, messages)
+            record, content = _erased_in_archives(opened, survey, record, content, engines)
+        archives = ArchiveSurvey() if survey is None else survey.archives
+        return _proved(opened, record, content, messages, archives)
 
 
 def with_files(record: ErasureRecord, survey: ErasureSurvey) -> ErasureRecord:
@@ -187,13 +192,34 @@ def report_of(
     )
 
 
+@dataclass(frozen=True)
+class _Request:
+    """The request of an erasure, as its needle file has it."""
+
+    request: Erase
+    instants: tuple[tuple[int, int], ...]
+    """Sequences and times of its messages, if it names sequences and there are archives."""
+
+
+def _instants(survey: ErasureSurvey) -> list[list[int]]:
+    """The sequences and times of messages named by sequence, by which other histories' copies are recognized."""
+    if not survey.request.messages.seqs or not archives_of(survey.opened):
+        return []
+    return [list(instant) for instant in sorted(survey.instants)]
+
+
+def _instant(pair: Sequence[int]) -> tuple[int, int]:
+    seq, ts_ns = pair
+    return seq, ts_ns
+
+
 def _removed(
-    opened: OpenedStream, request: Erase, record: ErasureRecord, engines: Engines
-) -> ErasureRecord:
+    opened: OpenedStream, wanted: _Request, record: ErasureRecord, engines: Engines
+) -> tuple[ErasureRecord, ErasureSurvey]:
     """Remove the live messages: their ids first, while the rows still tell them."""
     history = history_of(opened.warehouse, opened.name)
     for _ in range(ATTEMPTS):
-        survey = survey_erasure(opened, request, engines)
+        survey = survey_erasure(opened, wanted.request, engines, wanted.instants, record.without)
         known, record = record, with_files(record, survey)
         if record != known:
             erasures_of(opened).write(record)
@@ -201,7 +227,7 @@ def _removed(
         _forget_ids(survey)
         is_recorded = report_of(opened, record).run is not None
         if survey.planned.plan.is_empty and is_recorded:
-            return record
+            return record, survey
         started = opened.clock()
         run = history.name_run(started)
         try:
@@ -213,7 +239,7 @@ def _removed(
             if not _has_changed(opened, survey):
                 raise
             continue
-        return record
+        return record, survey
     raise BusyError(
         f"{opened.name}: the table changed {ATTEMPTS} times between the plan of erasure {record.id} and its commit; "
         "nothing was removed; run again"
@@ -267,11 +293,61 @@ def _delete_copies(opened: OpenedStream, messages: ErasedMessages) -> None:
         reached(Step.ERASED_DIGESTS_DELETED)
 
 
+def _erased_in_archives(
+    opened: OpenedStream,
+    survey: ErasureSurvey,
+    record: ErasureRecord,
+    content: NeedleFile,
+    engines: Engines,
+) -> tuple[ErasureRecord, NeedleFile]:
+    """Erase in the archives that can be reached, and record which could not."""
+    erasures, archives = erasures_of(opened), survey.archives
+    refuse_held_in(
+        opened, HoldRecords(opened.root, opened.name).in_effect(), archives, _LIVE_REMOVED
+    )
+    rows = (rows for copy in archives.copies if copy.rows for rows in copy.rows_of_erasure())
+    # An archive that was out of reach has strings of its own.
+    needles = content.needles.joined(needles_of_rows(rows))
+    if len(needles) > len(content.needles):
+        content = replace(content, needles=needles)
+        write_needles(erasures.needles(record.id), _key(record), content)
+    known = {file.path: file for file in record.archived}
+    known |= {
+        copy.location: DeletedFile(path=copy.location, bytes=copy.bytes) for copy in archives.copies
+    }
+    deleted = [known[location] for location in sorted(known)]
+    if deleted != record.archived:
+        record = record.updated(archived=deleted)
+        erasures.write(record)
+    failed = erase_in_archives(opened, archives, record.id, engines)
+    left = record.updated(
+        unreached=[*archives.unreached, *failed],
+        archive_records=_archive_records(record, archives),
+    )
+    if left != record:
+        erasures.write(left)
+    return left, content
+
+
+def _archive_records(record: ErasureRecord, archives: ArchiveSurvey) -> list[str]:
+    """The locations of the records of an erasure in archives, those of archives out of reach as they were."""
+    written = (
+        stored.location
+        for directory in archives.directories
+        for stored in read_replacements(directory).of(record.id)
+    )
+    return sorted({*record.archive_records, *written})
+
+
 def _proved(
-    opened: OpenedStream, record: ErasureRecord, content: NeedleFile, messages: ErasedMessages
+    opened: OpenedStream,
+    record: ErasureRecord,
+    content: NeedleFile,
+    messages: ErasedMessages,
+    archives: ArchiveSurvey,
 ) -> ErasureReport:
     """Destroy what our own records say, search everything that is left, and end the erasure if nothing is found."""
-    needles = content.needles.without(_survivors(opened, record, messages))
+    needles = content.needles.without(survivors(opened, record, messages, archives))
     names = ErasedNames(messages, frozenset(_texts(needles)))
     erase_arguments(history_of(opened.warehouse, opened.name), names)
     keyed = keyed_hash_of(opened.warehouse)
@@ -285,10 +361,11 @@ def _proved(
     proof = Proof(
         erasures,
         keyed,
-        places=(opened.warehouse, opened.layout.messages),
-        spared=(erasures.needles(record.id), *_of_others(opened)),
-        decodable=(opened.root, opened.layout.messages, runs),
+        places=(opened.warehouse, opened.layout.messages, *archives.directories),
+        spared=(erasures.needles(record.id), *of_other_streams(opened), *archives.of_others),
+        decodable=(opened.root, opened.layout.messages, runs, *archives.directories),
     )
+    record = erasures.with_beyond(record, beyond_reach(opened, archives))
     record, searched = proof.searched(record, needles)
     report = report_of(opened, record, needles, searched)
     if not record.is_clean:
@@ -305,41 +382,3 @@ def _key(record: ErasureRecord) -> bytes:
 def _texts(needles: Needles) -> Iterator[str]:
     for string in needles.strings.to_pylist():
         yield string.decode(errors="replace")
-
-
-def _survivors(
-    opened: OpenedStream, record: ErasureRecord, messages: ErasedMessages
-) -> Iterator[pa.Table]:
-    """The texts of all messages that stay, live ones and those that other runs removed, a file at a time.
-
-    Raises:
-        VerificationError: a message of the erasure is live.
-    """
-    if not opened.store.exists():
-        return
-    kept = opened.store.data_files(opened.store.snapshot().files)
-    read = in_threads(
-        lambda file: read_columns(file, _SURVIVING)[0],
-        kept,
-        files.read_parallelism(opened.root),
-    )
-    for rows in with_progress(read, len(kept), "reading messages that stay"):
-        if live := int(messages.takes(rows).sum()):
-            raise VerificationError(
-                f"{opened.name}: the table still has {counted(live, 'message')} of erasure {record.id}, so that it is "
-                f"unfinished; run {command('erase', opened.name, options='--resume')}"
-            )
-        yield rows.select(list(_TEXTS))
-    for rows in removed_rows(opened, [file.location for file in kept], _SURVIVING):
-        # What should be deleted by now is no reason to keep its strings.
-        yield rows.filter(pa.array(~messages.takes(rows)))
-
-
-def _of_others(opened: OpenedStream) -> Iterator[str]:
-    """The directories of other streams, their histories, and tables in place."""
-    yield files.join(opened.warehouse, "tables")
-    for kind in ("streams", "runs"):
-        directory = files.join(opened.warehouse, kind)
-        for name in files.directories(directory):
-            if name != path_name(opened.name):
-                yield files.join(directory, name)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.apply.archive_survey import ArchiveSurvey, archives_of, held_in, survey_archives
 from retention.apply.deletion_vectors import resolving_vectors
 from retention.apply.undo_records import kept_runs, read_record
 from retention.context.context import OpenedStream
@@ -27,10 +28,12 @@ from retention.plan.actions import REWRITE
 from retention.planners.cached import Planned
 from retention.planners.requests import plan_removal
 from retention.ports import Snapshot
-from retention.rules.erase import Erase
+from retention.rules.erase import Erase, ErasedMessages
+from retention.schemas.messages import NEVER
 from retention.schemas.plan import PLANNED_FILES
 from retention.stores.holds import Hold
 
+Instants = Iterable[tuple[int, int]]
 _WITH_IDS = ("seq", "subject", "ts_ns", "msg_id")
 _WITH_TIMES = ("seq", "subject", "ts_ns")
 _IN_MESSAGES = "partition="
@@ -49,6 +52,8 @@ class ErasureSurvey:
     """The files that are not live and are deleted."""
     hidden: frozenset[str]
     """The live files with erased messages that a deletion vector hides."""
+    archives: ArchiveSurvey = field(default_factory=ArchiveSurvey)
+    """The archives of the stream."""
 
     @cached_property
     def locations(self) -> list[str]:
@@ -58,22 +63,43 @@ class ErasureSurvey:
         return [*(file.location for file in changed), *readable]
 
     def rows(self) -> Iterator[pa.Table]:
-        """The erased messages, in all files, in batches."""
-        for location in self.locations:
-            yield from erased_rows(location, self.request.messages)
+        """The erased messages, in all files and archives, in batches."""
+        for location, messages in self._sources:
+            yield from erased_rows(location, messages)
 
     def narrow_rows(self) -> Iterator[pa.Table]:
-        """The sequences, subjects and times of the erased messages, in all files, in batches."""
-        for location in self.locations:
-            yield from erased_rows(location, self.request.messages, _WITH_TIMES)
+        """The sequences, subjects and times of the erased messages, in all files and archives, in batches."""
+        for location, messages in self._sources:
+            yield from erased_rows(location, messages, _WITH_TIMES)
+
+    @property
+    def _sources(self) -> Iterator[tuple[str, ErasedMessages]]:
+        """The location of each file with erased messages, and which they are."""
+        yield from ((location, self.request.messages) for location in self.locations)
+        # A copy that a killed run left torn cannot be read.
+        yield from ((copy.location, copy.messages) for copy in self.archives.copies if copy.rows)
+
+    @property
+    def instants(self) -> set[tuple[int, int]]:
+        """The sequences and times of the live messages, by which their copies in other histories are recognized.
+
+        A removed file may be of an earlier table, whose sequences are other messages.
+        """
+        live = self.opened.store.data_files(self.planned.plan.actions.files)
+        return {
+            (row["seq"], row["ts_ns"])
+            for file in live
+            for rows in erased_rows(file.location, self.request.messages, _WITH_TIMES)
+            for row in rows.to_pylist()
+        }
 
     @cached_property
     def ids(self) -> pa.Table:
         """The sequences and message ids of the erased messages, each once."""
         narrow = (
             rows.select([name for name in ("seq", "msg_id") if name in rows.column_names])
-            for copy in self.locations
-            for rows in erased_rows(copy, self.request.messages, _WITH_IDS)
+            for location, messages in self._sources
+            for rows in erased_rows(location, messages, _WITH_IDS)
         )
         empty = pa.table({"seq": pa.array([], pa.int64()), "msg_id": pa.array([], pa.string())})
         every = pa.concat_tables([empty, *narrow], promote_options="permissive")
@@ -103,13 +129,27 @@ class ErasureSurvey:
             more = f", nor {len(missing) - 1:,} more of those named" if len(missing) > 1 else ""
             name = self.opened.name
             raise MissingMessageError(
-                f"{name}: there is no message {missing[0]}{more} in the table or in any removed file; nothing was "
-                f"changed; leave out the missing ones: {command('messages', name)} lists the stored ones"
+                f"{name}: there is no message {missing[0]}{more} in the table, in any removed file or in an archive "
+                "that can be reached; nothing was changed; leave out the missing ones: "
+                f"{command('messages', name)} lists the stored ones"
             )
 
 
-def survey_erasure(opened: OpenedStream, request: Erase, engines: Engines) -> ErasureSurvey:
+def survey_erasure(
+    opened: OpenedStream,
+    request: Erase,
+    engines: Engines,
+    known: Instants = (),
+    without: Sequence[str] = (),
+) -> ErasureSurvey:
     """Survey an erasure; only caches are written.
+
+    Args:
+        opened: the stream.
+        request: the erasure.
+        engines: where rows are read.
+        known: sequences and times of erased messages, as far as an earlier survey found them.
+        without: archives that no longer exist, as a person said.
 
     Raises:
         RefusedError: a legal hold covers a message that would be lost; or as `planners.requests.plan_removal`.
@@ -128,7 +168,45 @@ def survey_erasure(opened: OpenedStream, request: Erase, engines: Engines) -> Er
         refuse_held_rows(opened, holds, _held_under_vectors(opened, planned, holds))
     copies = dead_copies(opened, live, request.messages, holds)
     refuse_held_rows(opened, holds, (row for copy in copies for row in copy.held))
-    return ErasureSurvey(opened, request, planned, tuple(copies), hidden)
+    survey = ErasureSurvey(opened, request, planned, tuple(copies), hidden)
+    return replace(survey, archives=archives_surveyed(survey, holds, known, without))
+
+
+def archives_surveyed(
+    survey: ErasureSurvey, holds: Sequence[Hold], known: Instants, without: Sequence[str]
+) -> ArchiveSurvey:
+    """The archives of a stream whose files are surveyed.
+
+    Raises:
+        RefusedError: a legal hold covers a message of an archive that would be lost.
+    """
+    opened, messages = survey.opened, survey.request.messages
+    if not archives_of(opened):
+        return ArchiveSurvey()
+    if messages.times:
+        elsewhere = messages
+    else:
+        instants = sorted({*known, *(survey.instants if messages.seqs else ())})
+        seqs, times = (
+            (tuple(each) for each in zip(*instants, strict=True)) if instants else ((), ())
+        )
+        elsewhere = ErasedMessages(messages.subjects, seqs, NEVER, times)
+    archives = survey_archives(opened, messages, elsewhere, holds, without)
+    refuse_held_in(opened, holds, archives)
+    return archives
+
+
+def refuse_held_in(
+    opened: OpenedStream, holds: Sequence[Hold], archives: ArchiveSurvey, so_far: str = _NOTHING
+) -> None:
+    """Refuse an erasure that would lose held messages of archives, as `refuse_held_rows`.
+
+    Raises:
+        RefusedError: as `refuse_held_rows`.
+    """
+    refuse_held_rows(opened, holds, held_in(archives.copies, is_own=True), so_far)
+    held = (hold for _, hold in held_in(archives.copies, is_own=False))
+    _refuse_held(opened, holds, held, so_far)
 
 
 def _hidden(

@@ -176,8 +176,8 @@ def _recorded_alone(
 def _archived(
     opened: OpenedStream, plan: Plan, snapshot: Snapshot, engines: Engines
 ) -> Archived | None:
-    """Copy departing files to the stream's archive; None: no archive is configured, or no such file."""
-    if opened.config.archive is None:
+    """Copy departing files to the stream's archive; None: none is configured, no such file, or they are erased."""
+    if opened.config.archive is None or isinstance(plan.header.request, Erase):
         return None
     files = plan.actions.files_with_rules
     leaving = LeavingFiles(files, plan.plan_id, plan.header.as_of_ns, plan.by_rule)

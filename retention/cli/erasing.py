@@ -45,6 +45,18 @@ _FromFile: TypeAlias = Annotated[
         help='A filter, {"subject": …} or {"seq": …} a line; of a table, {"COLUMN": VALUE, …}.',
     ),
 ]
+_Reason: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Required; a keyed hash of it is kept.")
+]
+_By: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="TIME", help="The time by which it has to be done.")
+]
+_ArchiveGone: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PLACE", help="With --resume: an archive that no longer exists; that is recorded."
+    ),
+]
 
 
 @app.command()
@@ -58,19 +70,15 @@ def erase(
     seq: Annotated[list[int] | None, typer.Option(metavar="N", help="A sequence.")] = None,
     key: _Keys = None,
     from_file: _FromFile = None,
-    reason: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Required; a keyed hash of it is kept."),
-    ] = None,
-    by: Annotated[
-        str | None, typer.Option(metavar="TIME", help="The time by which it has to be done.")
-    ] = None,
+    reason: _Reason = None,
+    by: _By = None,
     status: Annotated[
         bool, typer.Option("--status", help="List erasures, and what is left of each.")
     ] = False,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with the unfinished erasures.")
     ] = False,
+    archive_gone: _ArchiveGone = None,
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:
@@ -94,7 +102,10 @@ def erase(
     warehouse = settings.open()
     is_table = name in warehouse.tables()
     if resume:
-        _put(settings, (warehouse.table if is_table else warehouse.stream)(name).resume_erasures())
+        if is_table:
+            _put(settings, warehouse.table(name).resume_erasures())
+        else:
+            _put(settings, warehouse.stream(name).resume_erasures(archives_gone=archive_gone or ()))
         return
     if reason is None:
         raise UsageError("erase: give the reason with --reason TEXT; nothing was changed")
@@ -224,6 +235,12 @@ def _refuse_unfinished(report: ErasureReport) -> None:
             f"{report.stream}: erasure {record.id} is unfinished: {counted(len(record.traces), 'place')} with "
             f"something of the erased {erased}, such as {record.traces[0].location}; these {erased} are erased; "
             "change or delete these files, then repeat the command with --resume"
+        )
+    if record.unreached:
+        raise VerificationError(
+            f"{report.stream}: erasure {record.id} is unfinished: {record.unreached[0]}; the {erased} are erased "
+            "everywhere else; then repeat the command with --resume, and with --archive-gone PLACE if it no longer "
+            "exists"
         )
     if record.unread:
         raise VerificationError(

@@ -1,6 +1,6 @@
 """The command that proves that what is stored is what was written: verify."""
 
-# ruff: noqa: FBT002  (typer makes options of parameters)
+# ruff: noqa: FBT002, PLR0913, PLR0917  (typer makes options of parameters)
 from __future__ import annotations
 
 from typing import Annotated
@@ -23,6 +23,9 @@ Sample = Annotated[
 Record = Annotated[
     bool, typer.Option("--record", help="Record the digests of intact files that have none.")
 ]
+Archive = Annotated[
+    bool, typer.Option("--archive", help="Read the copies in the streams' archives, too.")
+]
 Heads = Annotated[
     list[str] | None,
     typer.Option(
@@ -40,6 +43,7 @@ def verify(
     tags: Tags = None,
     sample: Sample = None,
     record: Record = False,
+    archive: Archive = False,
     heads: Heads = None,
 ) -> None:
     """Verify files, logs and records against each other. Names a remedy for each finding."""
@@ -58,7 +62,9 @@ def verify(
     chosen = [*names, *tables]
     with progress(settings, "verifying", len(chosen), verdict_clause) as watch:
         every = (
-            warehouse.verify(chosen, sample=sample, record=record, watch=watch) if chosen else []
+            warehouse.verify(chosen, sample=sample, record=record, archive=archive, watch=watch)
+            if chosen
+            else []
         )
     of_streams = [outcome for outcome in every if outcome.stream not in tables]
     of_tables = [outcome for outcome in every if outcome.stream in tables]

@@ -24,7 +24,9 @@ Link = Annotated[str, Field(pattern=r"^[0-7][0-9a-f]{15}$")]
 """63 bits of the digest of a manifest."""
 
 
-class _Copied(PlacedFile):
+class CopiedFile(PlacedFile):
+    """A data file in an archive."""
+
     path: Path
     partition: PartitionNumber
     segment: Natural
@@ -59,6 +61,22 @@ class ArchiveManifest(JsonDocument):
     plan_id: Identifier
     as_of_ns: Int64
     by_rule: Counts
-    files: list[_Copied]
+    files: list[CopiedFile]
     previous: Link | None = None
     writer: _Writer | None = None
+
+
+class _Replaced(JsonDocument):
+    path: Path
+    sha256: Digest
+    by: CopiedFile | None
+
+
+class ArchiveErasureDocument(JsonDocument):
+    """The copies that an erasure replaced in an archive, without the fields that identify the document."""
+
+    erasure: Identifier
+    origin: _Origin
+    at_ns: Int64
+    after: list[Link]
+    replaced: list[_Replaced]

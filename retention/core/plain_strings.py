@@ -12,7 +12,18 @@ _PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 def without_views(rows: Rows) -> Rows:
     """The rows with plain strings and bytes."""
-    if not any(field.type in _PLAIN for field in rows.schema):
+    fields = [field.with_type(_plain(field.type)) for field in rows.schema]
+    if all(new.type == old.type for new, old in zip(fields, rows.schema, strict=True)):
         return rows
-    fields = [field.with_type(_PLAIN.get(field.type, field.type)) for field in rows.schema]
     return rows.cast(pa.schema(fields))
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    """A type with plain strings and bytes, also within structs, lists and maps."""
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_plain(field.type)) for field in type_])
+    if pa.types.is_map(type_):
+        return pa.map_(_plain(type_.key_type), _plain(type_.item_type))
+    if pa.types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(_plain(type_.value_type)))
+    return _PLAIN.get(type_, type_)

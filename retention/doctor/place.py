@@ -11,6 +11,7 @@ from retention.core.units import SECOND, format_size
 from retention.doctor.finding import Finding, ok, problem, problem_of_error, warning
 from retention.errors import RetentionError
 from retention.storage import files
+from retention.storage.bucket_versions import bucket_versions
 from retention.stores.checks.capability_probe import (
     commits_exclude,
     local_abilities,
@@ -43,8 +44,24 @@ def check_place(location: str, clock: Callable[[], int]) -> Iterator[Finding]:
             yield _ability("commits", place, commits_exclude, trial)
     except (OSError, RetentionError) as error:
         yield _refused(place, error)
-    if not files.is_remote(place):
+    if files.is_remote(place):
+        yield from check_versions(place)
+    else:
         yield _room(place)
+
+
+def check_versions(location: str, stream: str | None = None) -> Iterator[Finding]:
+    """Ask the store of an `s3://` location whether its bucket keeps what is deleted."""
+    kept = bucket_versions(location)
+    sentences = list(kept.sentences())
+    if not sentences:
+        detail = (
+            f"s3://{kept.bucket} keeps no older versions, and has no object lock or replication"
+        )
+        yield ok("versions", detail, stream)
+    for sentence in sentences:
+        detail, _, remedy = sentence.partition(": ")[2].rpartition(": ")
+        yield warning("versions", f"s3://{kept.bucket} {detail}", remedy, stream)
 
 
 def check_names(location: str, streams: Sequence[str]) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from retention.core.units import DAY, format_instant
 from retention.core.wording import counted
 from retention.doctor.finding import Finding, findings_of, ok, problem, warning
 from retention.doctor.ledger import check_ledger_of
-from retention.doctor.place import check_history_clock
+from retention.doctor.place import check_history_clock, check_versions
 from retention.doctor.releases import check_releases
 from retention.doctor.runs import check_runs
 from retention.history.runs import history_of
@@ -88,6 +88,9 @@ def _archive(opened: OpenedStream) -> Iterator[Finding]:
             f"give a copy an `archive:` of its own, or run {command('repair place', opened.name, options='--yes')}",
             opened.name,
         )
+    place = opened.config.archive
+    if place is not None and files.is_remote(place):
+        yield from check_versions(place, opened.name)
 
 
 def _unfit(unfit: Sequence[Unfit], name: str) -> Finding:

@@ -65,6 +65,20 @@ class Needles:
         _, firsts = np.unique(places, return_index=True)
         return self if len(firsts) == len(self) else self._only(np.sort(firsts))
 
+    def joined(self, other: Needles) -> Needles:
+        """These needles and those of others that they lack."""
+        firsts = self.values.max(initial=-1) + 1
+        is_known = pc.is_in(other.strings, value_set=self.strings).to_numpy(zero_copy_only=False)
+        if not len(other) or is_known.all():
+            return self
+        return replace(
+            self,
+            strings=pa.concat_arrays([self.strings, other.strings]),
+            kinds=np.concatenate([self.kinds, other.kinds]),
+            values=np.concatenate([self.values, other.values + firsts]),
+            too_short=self.too_short + other.too_short,
+        )
+
     def part(self, begin: int, size: int) -> Needles:
         """At most `size` needles from a place on."""
         return self._only(np.arange(begin, min(begin + size, len(self))))

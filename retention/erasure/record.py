@@ -80,6 +80,16 @@ class ErasureRecord(JsonDocument):
     """The key of the file with the request and the needles; None: both are destroyed."""
     deleted: list[DeletedFile] = Field(default_factory=list)
     """The files with erased messages; each of them is deleted at the end."""
+    archived: list[DeletedFile] = Field(default_factory=list)
+    """The files of archives with erased messages, by location; each is deleted, after a copy without them."""
+    archive_records: list[Name] = Field(default_factory=list)
+    """The locations of the records of this erasure in archives."""
+    unreached: list[Name] = Field(default_factory=list)
+    """Sentences about archives that may still have erased messages, or that do."""
+    beyond: list[Name] = Field(default_factory=list)
+    """Sentences about places that no erasure reaches: versions in buckets, and archives of other warehouses."""
+    without: list[Name] = Field(default_factory=list)
+    """Archives that no longer exist, as a person said."""
     former: list[Digest] = Field(default_factory=list)
     """Keyed hashes of the paths of files of older versions of a table in place that have erased rows."""
     lost_undos: list[Identifier] = Field(default_factory=list)
@@ -96,8 +106,8 @@ class ErasureRecord(JsonDocument):
 
     @property
     def is_clean(self) -> bool:
-        """Whether the last search read every file of ours, and found nothing."""
-        return not (self.traces or self.unread)
+        """Whether every archive was reached, and the last search read every file of ours, and found nothing."""
+        return not (self.traces or self.unread or self.unreached)
 
     def updated(self, **fields: object) -> ErasureRecord:
         """The record with new, unchecked values of given fields."""
@@ -160,6 +170,14 @@ class Erasures:
     def write(self, record: ErasureRecord) -> None:
         """Write the record of an erasure, in place of the one before."""
         self._write(record.id + _RECORD, record.model_dump(), Step.ERASURE_RECORDED)
+
+    def with_beyond(self, record: ErasureRecord, sentences: list[str]) -> ErasureRecord:
+        """A record with sentences about places that it does not reach, written if they are new."""
+        if sentences == record.beyond:
+            return record
+        record = record.updated(beyond=sentences)
+        self.write(record)
+        return record
 
     def write_report(self, erasure: str, report: Mapping[str, object]) -> None:
         """Write the report of an erasure."""

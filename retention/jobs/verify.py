@@ -24,6 +24,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--record", action="store_true", help="record the digests of intact files without one"
     )
+    parser.add_argument(
+        "--archive", action="store_true", help="read the copies in the streams' archives, too"
+    )
 
 
 @job(
@@ -39,9 +42,12 @@ def main(run: JobRun) -> JobResult:
     warehouse = run.open_with_streams(tables=True)
     streams, tables = warehouse.chosen_with_tables(arguments.stream, arguments.tag)
     chosen = [*streams, *tables]
-    every = (
-        warehouse.verify(chosen, sample=arguments.sample, record=arguments.record) if chosen else []
-    )
+    scope = {
+        "sample": arguments.sample,
+        "record": arguments.record,
+        "archive": arguments.archive,
+    }
+    every = warehouse.verify(chosen, **scope) if chosen else []
     outcomes = [outcome for outcome in every if outcome.stream not in tables]
     of_tables = [outcome for outcome in every if outcome.stream in tables]
     results = [outcome.value for outcome in every if outcome.value is not None]

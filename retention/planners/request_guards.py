@@ -32,8 +32,6 @@ def check_allowed(opened: OpenedStream, request: Request) -> None:
         if request != Purge():
             raise _not_of_topics(opened, request)
         return
-    if isinstance(request, Erase):
-        _refuse_archived(opened)
     _refuse_denied(opened, request)
 
 
@@ -52,15 +50,6 @@ def _refuse_denied(opened: OpenedStream, request: MessageRequest | Erase) -> Non
         f"{opened.name}: {why} (error code {code}); nothing was changed; take {setting} out of the configuration if "
         "you mean it, which no server would let you do"
     )
-
-
-def _refuse_archived(opened: OpenedStream) -> None:
-    if opened.config.archive is not None:
-        raise RefusedError(
-            f"{opened.name}: erased messages must not remain anywhere, but archive: {opened.config.archive} keeps "
-            "copies of removed messages; nothing was changed; take archive out of the configuration first, and delete "
-            "the copies there"
-        )
 
 
 def _erasure_of_topic(opened: OpenedStream) -> RefusedError:

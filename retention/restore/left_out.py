@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from retention.apply.archive_lineage import ends
 from retention.errors import RefusedError
-from retention.restore.lineage import ends
 from retention.stores.archive_manifest import StoredManifest
 
 _SHOWN = 3

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from retention.apply.archive_lineage import ancestors, files_of, leaves, links_of, unnamed_files
+from retention.apply.own_manifests import Home, own_manifests, without
 from retention.core.subjects import path_name
-from retention.core.wording import wrong_length
+from retention.core.wording import counted, wrong_length
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.restore.left_out import refused_histories
-from retention.restore.lineage import ancestors, files_of, leaves, links_of, unnamed_files
-from retention.restore.own_manifests import Home, own_manifests, without
 from retention.restore.rivals import newest_of_each
 from retention.storage import files
+from retention.stores.archive_erasures import Replacements, read_replacements
 from retention.stores.archive_manifest import (
     ArchivedFile,
     ArchiveOrigin,
@@ -165,7 +166,7 @@ def _elsewhere(place: str, home: ArchiveOrigin) -> RefusedError:
 def _archive(
     directory: str, accepted: Sequence[StoredManifest], others: Sequence[StoredManifest] = ()
 ) -> Archive:
-    newest = newest_of_each(accepted)
+    newest = _left_of_each(newest_of_each(accepted), read_replacements(directory))
     copies = sorted(
         (copy for copy, _ in newest.values()),
         key=lambda copy: (copy.partition, copy.segment, copy.min_seq, copy.path),
@@ -181,6 +182,27 @@ def _archive(
     )
     _refuse_incomplete(archive)
     return archive
+
+
+def _left_of_each(
+    newest: Mapping[str, tuple[ArchivedFile, str]], replacements: Replacements
+) -> dict[str, tuple[ArchivedFile, str]]:
+    """Path → what erasures left of each copy, and the location of the manifest that named the copy.
+
+    Raises:
+        DamagedError: a record of an erasure is missing, or contradicts a manifest.
+    """
+    if replacements.missing:
+        raise DamagedError(
+            f"the archive lacks {counted(len(replacements.missing), 'record')} of erasures that a later one names, "
+            f"such as {replacements.missing[0]}, so erased messages could come back; nothing was changed; restore "
+            "the records from a copy of the archive"
+        )
+    return {
+        copy.path: (copy, location)
+        for named, location in newest.values()
+        for copy in replacements.last(named)
+    }
 
 
 def _refuse_incomplete(archive: Archive) -> None:

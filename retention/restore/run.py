@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.apply.own_manifests import home_of
 from retention.apply.recorded_run import Change, RecordedRun, recorded_run
 from retention.context.context import OpenedStream
 from retention.context.dropped import refuse_dropped
@@ -42,9 +43,9 @@ from retention.ingest.turns import LEASE_WAIT_S
 from retention.planners.cached import plan_pass
 from retention.ports import Snapshot
 from retention.restore.copy_back import stage_copies
+from retention.restore.erased import refuse_unerased
 from retention.restore.left_out import IgnoredManifest, left_out
 from retention.restore.open_archive import Archive, open_any_archive, open_archive
-from retention.restore.own_manifests import home_of
 from retention.restore.rivals import refuse_rivals
 from retention.restore.select import (
     CopyPart,
@@ -149,6 +150,7 @@ def restore_in_place(
         snapshot = opened.store.snapshot()
         inventory = opened.store.inventory(snapshot)
         archive = open_archive(place, home_of(opened, snapshot))
+        refuse_unerased(opened, archive.directory)
         copies = matching_copies(archive, wanted)
         refuse_rivals(archive.directory, copies, archive.manifest_of)
         there = _there(opened, inventory)
@@ -190,6 +192,7 @@ def restore_as(
     """
     home = home_of(source, source.store.snapshot()) if source.store.exists() else None
     archive = open_any_archive(place, source.name, home)
+    refuse_unerased(source, archive.directory)
     refuse_other_kind(target, archive)
     copies = matching_copies(archive, wanted)
     refuse_rivals(archive.directory, copies, archive.manifest_of)

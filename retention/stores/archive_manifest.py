@@ -22,6 +22,8 @@ from retention.storage.crash_points import Step, reached
 FORMAT_VERSION = 2
 """Since version 2, a manifest names its predecessor in the table's history."""
 KIND = "retention archive"
+OF_ERASURE = "erasure-"
+"""The beginning of the name of a document beside manifests that says what an erasure replaced."""
 _MANIFESTS = "manifests"
 _FILES = "messages"
 _SUFFIX = ".json"
@@ -145,7 +147,7 @@ def place_of(directory: str, path: str) -> str:
 def write_manifest(directory: str, manifest: Manifest) -> StoredManifest:
     """Write the manifest of copied files, under a name from its content so that it replaces no other history's."""
     fields = asdict(manifest) | {"kind": KIND, "format_version": FORMAT_VERSION}
-    link = _link(fields)
+    link = link_of_fields(fields)
     location = files.join(directory, _MANIFESTS, f"{manifest.plan_id}-{link}{_SUFFIX}")
     content = json.dumps(with_checksum(fields), sort_keys=True, ensure_ascii=False)
     files.replace(location, content.encode())
@@ -180,15 +182,30 @@ def read_manifests(directory: str) -> Iterator[StoredManifest]:
         yield _read(files.join(directory, _MANIFESTS, name))
 
 
+def manifests_of(directory: str) -> str:
+    """The directory of a table's manifests in an archive."""
+    return files.join(directory, _MANIFESTS)
+
+
+def copies_of(directory: str) -> str:
+    """The directory of a table's copies in an archive."""
+    return files.join(directory, _FILES)
+
+
+def link_of_fields(fields: Mapping[str, object]) -> str:
+    """63 bits of the SHA-256 of a document's fields without its checksum; a counter stores no more."""
+    return f"{int(checksum_of(fields)[:16], 16) >> 1:016x}"
+
+
 def _names(directory: str) -> list[str]:
-    names = files.names(files.join(directory, _MANIFESTS))
-    return [name for name in names if name.endswith(_SUFFIX)]
+    names = files.names(manifests_of(directory))
+    return [name for name in names if name.endswith(_SUFFIX) and not name.startswith(OF_ERASURE)]
 
 
 def _read(location: str) -> StoredManifest:
     try:
         fields = verified(parse_json(files.read_bytes(location) or b""))
-        link, version = _link(fields), _version(fields)
+        link, version = link_of_fields(fields), _version(fields)
         if version <= FORMAT_VERSION:
             judge(ArchiveManifest, fields)
             return StoredManifest(
@@ -209,11 +226,6 @@ def _as_named(location: str, link: str) -> str:
     if link_in(location) != link:
         raise ValueError("its name is that of another content")
     return link
-
-
-def _link(fields: Mapping[str, object]) -> str:
-    """63 bits of the SHA-256 of a manifest's fields without its checksum; a counter stores no more."""
-    return f"{int(checksum_of(fields)[:16], 16) >> 1:016x}"
 
 
 def _version(fields: dict[str, object]) -> int:

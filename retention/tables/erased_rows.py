@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from retention.config.table_types import format_column
+from retention.core.plain_strings import without_views
 from retention.core.table_policy import Column
 from retention.delta.log_files import log_directory
 from retention.delta.snapshot import DeltaSnapshot
@@ -152,7 +153,8 @@ def rows_at(location: str, positions: BitMap64) -> Iterator[pa.Table]:
         for batch in opened.iter_batches(_BATCH_ROWS):
             first, last = np.searchsorted(wanted, [begin, begin + batch.num_rows])
             if last > first:
-                yield pa.Table.from_batches([batch]).take(pa.array(wanted[first:last] - begin))
+                rows = without_views(pa.Table.from_batches([batch]))
+                yield rows.take(pa.array(wanted[first:last] - begin))
             begin += batch.num_rows
 
 

@@ -36,6 +36,7 @@ from retention.errors import (
 from retention.history.kinds import TableApplied, TableErased
 from retention.rules.erase import ErasedMessages
 from retention.storage import files
+from retention.storage.bucket_versions import kept_versions
 from retention.storage.crash_points import Step, reached
 from retention.stores.holds import HoldRecords
 from retention.tables.committing import committing, refuse_forgotten
@@ -273,6 +274,7 @@ def _proved(
         spared=(erasures.needles(record.id), *_of_others(table)),
         decodable=(table.location, table.home, runs),
     )
+    record = erasures.with_beyond(record, kept_versions([table.warehouse, table.location]))
     record, searched = proof.searched(record, needles, list(_former(table, record, keyed)))
     report = table_report_of(table, record, needles, searched)
     if not record.is_clean:

@@ -5,39 +5,71 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping
 
+from retention.apply.erasure_run import erasures_of
 from retention.apply.reclaim.archived import forgotten
 from retention.core.wording import counted
 from retention.storage import files
+from retention.stores.archive_erasures import Replacements, erasure_in, read_replacements
 from retention.stores.archive_manifest import (
     ArchiveOrigin,
     StoredManifest,
     directory_of,
     link_in,
     link_of,
+    manifests_of,
     place_of,
     read_manifests,
 )
 from retention.verify.checks import StreamToVerify
 from retention.verify.finding import Check, Damage
 
-_FROM_COPY = "restore it from a copy of the archive"
+FROM_COPY = "restore it from a copy of the archive"
+"""The remedy of a damaged archive."""
+_AGAIN = "erase again, with the same request, or restore the record from a copy of the archive"
+
+
+def own_directory(stream: StreamToVerify) -> str | None:
+    """The directory of the present table in the configured archive; None: nothing was archived there."""
+    place, counters = stream.opened.config.archive, stream.table.counters
+    if place is None or not counters.archive_head:
+        return None
+    origin = ArchiveOrigin(stream.opened.name, stream.table.table_id, counters.epoch)
+    return directory_of(place, origin)
 
 
 def check_archive(stream: StreamToVerify) -> Iterator[Damage]:
-    """Each manifest that the log leads to is there, and each copy that a manifest names has its length."""
-    place, counters = stream.opened.config.archive, stream.table.counters
-    if place is None or not counters.archive_head:
+    """Each manifest that the log leads to, each record of an erasure, and each copy with its length is there."""
+    directory = own_directory(stream)
+    if directory is None:
         return
-    origin = ArchiveOrigin(stream.opened.name, stream.table.table_id, counters.epoch)
-    directory = directory_of(place, origin)
     manifests = list(read_manifests(directory))
     known = {each.link: each for each in manifests if each.link is not None}
-    missing = _missing(link_of(counters.archive_head), known)
+    missing = _missing(link_of(stream.table.counters.archive_head), known)
     recorded = _recorded(stream, directory)
     if missing in recorded and not forgotten(directory):
         detail = "the log leads to this manifest of the archive, and it is missing"
-        yield Damage("archive", recorded[missing], detail, _FROM_COPY)
-    yield from _copies(stream, directory, manifests)
+        yield Damage("archive", recorded[missing], detail, FROM_COPY)
+    replacements = read_replacements(directory)
+    yield from _erasures(stream, directory, replacements)
+    yield from _copies(stream, directory, manifests, replacements)
+
+
+def _erasures(
+    stream: StreamToVerify, directory: str, replacements: Replacements
+) -> Iterator[Damage]:
+    """Each record of an erasure that the warehouse, or a later record, names is there."""
+    there = {document.link for document in replacements.stored}
+    newest = {record.request: record for record in erasures_of(stream.opened).all()}
+    for record in newest.values():
+        for location in record.archive_records:
+            is_here = location.split("/")[-3:-2] == [directory.rpartition("/")[2]]
+            if is_here and erasure_in(location) not in there:
+                detail = f"the archive lacks this record of erasure {record.id}"
+                place = files.join(manifests_of(directory), location.rpartition("/")[2])
+                yield Damage("archive", place, detail, _AGAIN)
+    for link in replacements.missing:
+        detail = f"a later record of an erasure names {link}, and the archive has no such record"
+        yield Damage("archive", manifests_of(directory), detail, FROM_COPY)
 
 
 def _missing(head: str | None, known: Mapping[str, StoredManifest]) -> str:
@@ -64,12 +96,16 @@ def _recorded(stream: StreamToVerify, directory: str) -> dict[str, str]:
 
 
 def _copies(
-    stream: StreamToVerify, directory: str, manifests: list[StoredManifest]
+    stream: StreamToVerify,
+    directory: str,
+    manifests: list[StoredManifest],
+    replacements: Replacements,
 ) -> Iterator[Damage]:
     named = {
         place_of(directory, file.path): (file.file_bytes, manifest.location)
         for manifest in manifests
-        for file in manifest.content.files
+        for copied in manifest.content.files
+        for file in replacements.last(copied)
     }
     places = sorted(named)
     if stream.sample is not None and places:
@@ -78,10 +114,10 @@ def _copies(
     for place, length in zip(places, files.lengths(places), strict=True):
         wanted, manifest = named[place]
         if length is None and files.length(manifest) is not None:
-            yield Damage("archive", place, "the copy is missing", _FROM_COPY)
+            yield Damage("archive", place, "the copy is missing", FROM_COPY)
         elif length is not None and length != wanted:
             detail = f"the copy has {counted(length, 'byte')} instead of {wanted:,}"
-            yield Damage("archive", place, detail, _FROM_COPY)
+            yield Damage("archive", place, detail, FROM_COPY)
 
 
 ARCHIVE_CHECKS: list[tuple[str, Check[StreamToVerify]]] = [("archive", check_archive)]

@@ -25,6 +25,7 @@ from retention.errors import (
 )
 from retention.stores.layout import identities
 from retention.stores.table_format import Inspection
+from retention.verify.archive_contents import archive_damages
 from retention.verify.archives import ARCHIVE_CHECKS
 from retention.verify.checks import STREAM_CHECKS, StreamToVerify
 from retention.verify.data_files import FileToVerify, VerifiedFile, VerifyTask, verify_files
@@ -56,26 +57,31 @@ class VerifyOptions:
     """The share of the files whose content is read, above 0 and at most 1; None: all of them."""
     records: bool = False
     """Whether the digests of intact files without one are recorded."""
+    archive: bool = False
+    """Whether the contents of the stream's archive are read."""
 
     @classmethod
-    def of(cls, sample: str | float | None, *, records: bool = False) -> VerifyOptions:
+    def of(
+        cls, sample: str | float | None, *, records: bool = False, archive: bool = False
+    ) -> VerifyOptions:
         """The options with a share as people write it.
 
         Args:
             sample: `1%`, or the number 0.01; None: all files.
             records: as `records`.
+            archive: as `archive`.
 
         Raises:
             UsageError: it is no share above 0% and at most 100%.
         """
         if sample is None:
-            return cls(records=records)
+            return cls(records=records, archive=archive)
         share = _share(sample) if isinstance(sample, str) else sample
         if not 0 < share <= 1:
             raise UsageError(
                 f"{sample!r} is not a sample: write a share above 0% and at most 100%, such as 1%"
             )
-        return cls(float(share), records)
+        return cls(float(share), records, archive)
 
 
 def _share(text: str) -> float:
@@ -117,6 +123,8 @@ def verify_stream(opened: OpenedStream, engines: Engines, options: VerifyOptions
         if done < len(wanted):
             log_progress(f"verifying {opened.name}", done, len(wanted), "files")
     damages = [*history, *_of_records(opened, table, options.sample)]
+    if options.archive:
+        damages += archive_damages(opened, table, engines, options.sample)
     live = _still_live(opened, results)
     damages += [each for result in live for each in result.damages]
     result = Verification(

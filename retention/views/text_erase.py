@@ -26,6 +26,11 @@ def erasure_plan_text(plan: ErasurePlan) -> Iterator[str]:
     yield f"  live files: rewrites {plan.rewritten_files:,}, deletes {plan.dropped_files:,}"
     size = f" ({format_size(plan.dead_bytes)})" if plan.dead_bytes else ""
     yield f"  removed and abandoned files: deletes {plan.dead_files:,}{size}"
+    if plan.archived_files:
+        archived = format_size(plan.archived_bytes)
+        yield f"  files of archives: replaces or deletes {plan.archived_files:,} ({archived})"
+    for sentence in plan.unreached:
+        yield f"  {sentence}; until then the erasure is unfinished"
     for run in plan.lost_undos:
         yield f"  run {run} can no longer be undone: a file that it removed is deleted"
 
@@ -58,6 +63,11 @@ def erasure_text(report: ErasureReport) -> Iterator[str]:
         yield f"  files of older versions with such rows: {len(record.former):,}"
     size = format_size(sum(file.bytes for file in record.deleted))
     yield f"  deleted {counted(len(record.deleted), 'file')} ({size})"
+    if record.archived:
+        size = format_size(sum(file.bytes for file in record.archived))
+        yield f"  replaced or deleted {counted(len(record.archived), 'file')} of archives ({size})"
+    for place in record.without:
+        yield f"  {place}: this archive no longer exists, as was said; it was not searched"
     for run in record.lost_undos:
         yield f"  run {run} can no longer be undone"
     yield from _search_text(report)
@@ -84,14 +94,20 @@ def _left_text(report: ErasureReport) -> Iterator[str]:
             yield f"  {trace.location}: has rows of the erasure"
             continue
         yield f"  {trace.location}: {trace.what} ({trace.encoding}, {trace.view} at {trace.offset:,})"
-    for location in report.record.unread[:_MOST_TRACES]:
-        yield f"  {location}: has to be readable for the erasure to end; restore, repair or delete it"
+    yield from (f"  {sentence}" for sentence in report.record.unreached[:_MOST_TRACES])
+    yield from (
+        f"  {location}: has to be readable for the erasure to end; restore, repair or delete it"
+        for location in report.record.unread[:_MOST_TRACES]
+    )
     if report.location is not None:
         yield from _owners_text(report, report.location)
+    for sentence in report.record.beyond:
+        yield f"  beyond reach: {sentence}"
     if not report.record.is_clean:
         again = command("erase", report.stream, options="--resume")
         what = "stream" if report.location is None else "table"
-        yield f"  change or delete these files, then run {again}, or any other maintenance of the {what}"
+        do = "change or delete these files, then " if report.record.traces else ""
+        yield f"  {do}run {again}, or any other maintenance of the {what}"
 
 
 def _owners_text(report: ErasureReport, location: str) -> Iterator[str]:
@@ -133,6 +149,8 @@ def _left(record: ErasureRecord) -> str:
         return f"found in {counted(len(record.traces), 'place')}"
     if record.unread:
         return f"{counted(len(record.unread), 'file')} cannot be read"
+    if record.unreached:
+        return f"{counted(len(record.unreached), 'archive')} out of reach"
     return "not carried out to its end"
 
 

@@ -17,6 +17,7 @@ import pytest
 from retention.api.warehouse import open_warehouse
 from retention.apply import erasure_run
 from retention.apply.erasure_run import erasures_of
+from retention.apply.erasure_survey import survey_erasure
 from retention.core.units import SECOND
 from retention.erasure.record import ErasureRecord
 from retention.errors import (
@@ -280,7 +281,14 @@ def test_a_removal_that_is_left_out_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = lived_in(tmp_path, "delta")
-    monkeypatch.setattr(erasure_run, "_removed", lambda _opened, _request, record, _engines: record)
+    monkeypatch.setattr(
+        erasure_run,
+        "_removed",
+        lambda opened, wanted, record, engines: (
+            record,
+            survey_erasure(opened, wanted.request, engines),
+        ),
+    )
     with pytest.raises(VerificationError, match="the table still has"):
         world.stream.erase(EVE, reason="request 7").apply()
     monkeypatch.undo()

@@ -61,7 +61,7 @@ KINDS = {
     ),
     "restore from a copy": Kind(
         r"restore (it|them|the (file|directory|record|log)|that (file|directory|folder)) from a copy|from a copy, then|"
-        r"restore them from a copy|_unreadable\(|take it from a backup again|restore the files",
+        r"restore (them|both|the records) from a copy|_unreadable\(|take it from a backup again|restore the files",
         (_FILES,),
     ),
     "delete or move what cannot be read": Kind(
@@ -258,10 +258,6 @@ KINDS = {
             "erasure/test_erase.py::test_a_damaged_record_is_named",
             "erasure/test_erase.py::test_damaged_needles_are_named_and_made_again",
         ),
-    ),
-    "erase": Kind(
-        r"take archive out",
-        (f"{_OWN}what_is_to_be_erased_leaves_the_archive_first_as_told",),
     ),
     "a stream that was renamed": Kind(
         r"in its _retention/format\.json", (f"{_OWN}a_stream_that_was_renamed_says_so_as_told",)

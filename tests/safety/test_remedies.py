@@ -597,15 +597,6 @@ def test_a_topic_is_emptied_as_told(tmp_path: Path) -> None:
     goes_on(command, "clicks", 0)
 
 
-def test_what_is_to_be_erased_leaves_the_archive_first_as_told(tmp_path: Path) -> None:
-    command = laid(tmp_path)
-    sentence = told(command.run("delete", "ORDERS", "3", "--erase", "--yes"))
-    assert "take archive out of the configuration" in sentence
-    command = configured(tmp_path, "delta", archive=None)
-    assert command.run("delete", "ORDERS", "3", "--erase", "--yes").exit_code == 0
-    goes_on(command, "ORDERS", 12)
-
-
 def test_a_stream_that_was_renamed_says_so_as_told(tmp_path: Path) -> None:
     laid(tmp_path)
     (tmp_path / "streams/ORDERS").rename(tmp_path / "streams/SALES")

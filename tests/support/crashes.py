@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -65,6 +66,7 @@ from retention.rules.requests import Drop, Purge
 from retention.schemas.files import KEPT_IDS, LOGGED_FILES
 from retention.storage import crash_points, files
 from retention.storage.crash_points import Step
+from retention.stores.archive_erasures import read_replacements
 from retention.stores.archive_manifest import read_manifests
 from retention.stores.claims import Claims
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
@@ -753,6 +755,7 @@ SCENARIOS = {
     "purge": Scenario(due, purge),
     "erase": Scenario(applied, erase),
 }
+SCENARIOS["erase-archived"] = Scenario(archived, erase)
 SCENARIOS["erase-subject"] = Scenario(naming, erase_subject)
 SCENARIOS["pause"] = Scenario(due, pause_and_resume)
 SCENARIOS["hold"] = Scenario(due, hold_and_apply)
@@ -875,8 +878,9 @@ def _kept(folder: Path, stream: str) -> list[str]:
     """The copies named by an archive's manifests, all complete."""
     named: set[str] = set()
     for directory in (folder / "archive" / stream).glob("*"):
+        replacements = read_replacements(str(directory))
         for manifest in read_manifests(str(directory)):
-            for one in manifest.content.files:
+            for one in chain.from_iterable(map(replacements.last, manifest.content.files)):
                 assert digest_of(one.data_file(str(directory))) == one.sha256
                 named.add(f"{one.segment}/{one.min_seq}")
     return sorted(named)

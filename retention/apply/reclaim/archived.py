@@ -21,6 +21,7 @@ from retention.rules.holds import LegalHolds
 from retention.storage import files
 from retention.storage.checksum import parse_json, verified, with_checksum
 from retention.storage.crash_points import Step, reached
+from retention.stores.archive_erasures import Replacements, read_replacements
 from retention.stores.archive_manifest import StoredManifest, place_of, read_manifests
 from retention.stores.sidecar.warehouse_place import NotedPlaces, Place, noted_places
 
@@ -143,9 +144,12 @@ def _spent_in(directory: str, terms: _Terms) -> SpentCopies:
     }
     spent = _oldest(manifests, due)
     gone = {manifest.location for manifest in spent}
-    named = _paths(manifest for manifest in manifests if manifest.location not in gone)
+    replacements = read_replacements(directory)
+    kept = (manifest for manifest in manifests if manifest.location not in gone)
+    named = _paths(kept, replacements)
     left = set(forgotten(directory).get(_DELETING, ()))
-    return SpentCopies(directory, tuple(spent), tuple(sorted((_paths(spent) | left) - named)))
+    paths = (_paths(spent, replacements) | left) - named
+    return SpentCopies(directory, tuple(spent), tuple(sorted(paths)))
 
 
 def _oldest(manifests: Sequence[StoredManifest], due: Mapping[str, bool]) -> list[StoredManifest]:
@@ -163,8 +167,10 @@ def _oldest(manifests: Sequence[StoredManifest], due: Mapping[str, bool]) -> lis
     return spent
 
 
-def _paths(manifests: Iterable[StoredManifest]) -> set[str]:
-    return {file.path for manifest in manifests for file in manifest.content.files}
+def _paths(manifests: Iterable[StoredManifest], replacements: Replacements) -> set[str]:
+    """The paths that manifests name, and those of the copies that erasures put in their place."""
+    named = (file.path for manifest in manifests for file in manifest.content.files)
+    return set().union(*map(replacements.paths, named))
 
 
 def _name(manifest: StoredManifest) -> str:

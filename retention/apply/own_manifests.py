@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from retention.apply.archive_lineage import Links, ancestors, files_of, links_of, unnamed_files
 from retention.context.context import OpenedStream
 from retention.history.kinds import PlannedRun
 from retention.history.runs import History, history_of
 from retention.ports import Snapshot
-from retention.restore.lineage import Links, ancestors, files_of, links_of, unnamed_files
 from retention.stores.archive_manifest import (
     ArchiveOrigin,
     StoredManifest,

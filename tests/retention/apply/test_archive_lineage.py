@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from retention.restore.lineage import ancestors, leaves, links_of
+from retention.apply.archive_lineage import ancestors, leaves, links_of
 from retention.stores.archive_manifest import ArchivedFile, ArchiveOrigin, Manifest, StoredManifest
 
 
