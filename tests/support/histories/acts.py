@@ -215,6 +215,11 @@ def restore(actors: Actors, rng: Random) -> None:
             actors.stream.restore()
         return
     back = model.archived.keys() - model.live.keys()
+    if actors.stream.state().erasures:
+        actors.said = "restore: an erasure is unfinished"
+        with refused((RefusedError,), ["erasure"]):
+            actors.stream.restore()
+        return
     actors.said = f"restore {sorted(back)}"
     report = actors.stream.restore()
     # Copies also contain messages kept in their files, and these are counted.

@@ -28,10 +28,6 @@ def erase(actors: Actors, rng: Random) -> None:
         return
     subjects, seqs = _request(actors, rng)
     actors.said = f"erase {subjects or seqs}"
-    if "archive" in actors.terms:
-        with refused((RefusedError,), ["archive"]):
-            actors.stream.erase(subjects=subjects, seqs=seqs, reason="request 7")
-        return
     erased = [m for m in _every(actors) if _is_meant(m, subjects, seqs)]
     ever = [m for run in model.runs for m in run.removed.values()]
     unknown = set(seqs) - {m.seq for m in erased}
@@ -88,8 +84,10 @@ def _removed(actors: Actors) -> list[Stored]:
 
 
 def _every(actors: Actors) -> list[Stored]:
-    """The messages that are live, or of which files are left; each once."""
-    return list({m.seq: m for m in [*_removed(actors), *actors.model.messages]}.values())
+    """The messages that are live, archived, or of which files are left; each once."""
+    archived = [message for message, _ in actors.model.archived.values()]
+    every = [*archived, *_removed(actors), *actors.model.messages]
+    return list({message.seq: message for message in every}.values())
 
 
 def _is_meant(message: Stored, subjects: list[str], seqs: list[int]) -> bool:
@@ -128,6 +126,7 @@ def _erased(actors: Actors, report: ShownErasure, erased: list[Stored]) -> None:
             if gone & set(run.markers):
                 run.kept = frozenset()
     model.ids = {key: value for key, value in model.ids.items() if value[0] not in gone}
+    model.archived = {seq: kept for seq, kept in model.archived.items() if seq not in gone}
     model.erased += [message for message in erased if len(message.payload) >= TOKEN]
     _check_done(actors, report, erased)
 
