@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from retention.apply.archive_erasure import beyond_reach, erase_in_archives
 from retention.apply.archive_survey import ArchiveSurvey, archives_of
+from retention.apply.dropped_tables import erased_by_file
 from retention.apply.erasure_survey import (
     ErasureSurvey,
     refuse_held_in,
@@ -280,7 +281,9 @@ def _delete_copies(opened: OpenedStream, messages: ErasedMessages) -> None:
         live = opened.store.snapshot().files if opened.store.exists() else None
         kept = [] if live is None else opened.store.data_files(live)
         holds = HoldRecords(opened.root, opened.name).in_effect()
-        copies = dead_copies(opened, [file.location for file in kept], messages, holds)
+        copies = dead_copies(
+            opened, [file.location for file in kept], erased_by_file(opened, messages), holds
+        )
         held = (row for copy in copies for row in copy.held)
         refuse_held_rows(opened, holds, held, _LIVE_REMOVED)
         files.delete(copy.location for copy in copies)

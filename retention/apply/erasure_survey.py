@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 
 from retention.apply.archive_survey import ArchiveSurvey, archives_of, held_in, survey_archives
 from retention.apply.deletion_vectors import resolving_vectors
+from retention.apply.dropped_tables import erased_by_file, path_in_log
 from retention.apply.undo_records import kept_runs, read_record
 from retention.context.context import OpenedStream
 from retention.context.holds import holds_of
@@ -36,7 +38,6 @@ from retention.stores.holds import Hold
 Instants = Iterable[tuple[int, int]]
 _WITH_IDS = ("seq", "subject", "ts_ns", "msg_id")
 _WITH_TIMES = ("seq", "subject", "ts_ns")
-_IN_MESSAGES = "partition="
 _NOTHING = "nothing was changed"
 
 
@@ -57,27 +58,34 @@ class ErasureSurvey:
 
     @cached_property
     def locations(self) -> list[str]:
-        """The locations of all files with readable erased messages, live ones first."""
+        """The locations of all files with readable erased messages of the present table, live ones first."""
         changed = self.opened.store.data_files(self.planned.plan.actions.files)
-        readable = (copy.location for copy in self.copies if copy.rows)
-        return [*(file.location for file in changed), *readable]
+        readable = (copy for copy in self.copies if copy.rows)
+        of_table = (copy.location for copy in readable if copy.messages == self.request.messages)
+        return [*(file.location for file in changed), *of_table]
 
     def rows(self) -> Iterator[pa.Table]:
         """The erased messages, in all files and archives, in batches."""
-        for location, messages in self._sources:
+        for location, messages in chain(self._of_history, self._of_dropped_tables):
             yield from erased_rows(location, messages)
 
     def narrow_rows(self) -> Iterator[pa.Table]:
         """The sequences, subjects and times of the erased messages, in all files and archives, in batches."""
-        for location, messages in self._sources:
+        for location, messages in chain(self._of_history, self._of_dropped_tables):
             yield from erased_rows(location, messages, _WITH_TIMES)
 
     @property
-    def _sources(self) -> Iterator[tuple[str, ErasedMessages]]:
-        """The location of each file with erased messages, and which they are."""
+    def _of_history(self) -> Iterator[tuple[str, ErasedMessages]]:
+        """The location of each file of the present table, and in archives, with erased messages, and which they are."""
         yield from ((location, self.request.messages) for location in self.locations)
         # A copy that a killed run left torn cannot be read.
         yield from ((copy.location, copy.messages) for copy in self.archives.copies if copy.rows)
+
+    @property
+    def _of_dropped_tables(self) -> Iterator[tuple[str, ErasedMessages]]:
+        """The location of each file of a dropped table with erased messages, and which they are."""
+        others = (copy for copy in self.copies if copy.messages != self.request.messages)
+        return ((copy.location, copy.messages) for copy in others if copy.rows)
 
     @property
     def instants(self) -> set[tuple[int, int]]:
@@ -98,7 +106,7 @@ class ErasureSurvey:
         """The sequences and message ids of the erased messages, each once."""
         narrow = (
             rows.select([name for name in ("seq", "msg_id") if name in rows.column_names])
-            for location, messages in self._sources
+            for location, messages in self._of_history
             for rows in erased_rows(location, messages, _WITH_IDS)
         )
         empty = pa.table({"seq": pa.array([], pa.int64()), "msg_id": pa.array([], pa.string())})
@@ -108,7 +116,7 @@ class ErasureSurvey:
     @cached_property
     def lost_undos(self) -> list[str]:
         """The runs that can no longer be undone, because a file that they removed is deleted."""
-        gone = {_data_path(copy.path) for copy in self.copies}
+        gone = {path_in_log(copy.path) for copy in self.copies}
         gone |= {data_path(path) for path in self.planned.plan.actions.files["path"].to_pylist()}
         history = history_of(self.opened.warehouse, self.opened.name)
         return [
@@ -166,7 +174,7 @@ def survey_erasure(
         hidden = _hidden(opened, planned, planned.snapshot, request)
         planned = _with_hidden(opened, planned, hidden)
         refuse_held_rows(opened, holds, _held_under_vectors(opened, planned, holds))
-    copies = dead_copies(opened, live, request.messages, holds)
+    copies = dead_copies(opened, live, erased_by_file(opened, request.messages), holds)
     refuse_held_rows(opened, holds, (row for copy in copies for row in copy.held))
     survey = ErasureSurvey(opened, request, planned, tuple(copies), hidden)
     return replace(survey, archives=archives_surveyed(survey, holds, known, without))
@@ -320,9 +328,3 @@ def _refuse_held(
 def _removed_by(opened: OpenedStream, run: str) -> list[str]:
     paths: list[str] = read_record(opened, run, "removed")["path"].to_pylist()
     return paths
-
-
-def _data_path(path: str) -> str:
-    """The path of a dead copy as the table's log names it."""
-    begin = path.find(_IN_MESSAGES)
-    return path[begin:] if begin >= 0 else path

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from retention.apply.archive_survey import ArchiveSurvey, archived_rows
+from retention.apply.dropped_tables import erased_by_file
 from retention.context.context import OpenedStream
 from retention.core.progress import with_progress
 from retention.core.spoken_commands import command
@@ -50,9 +51,10 @@ def survivors(
                 f"unfinished; run {command('erase', opened.name, options='--resume')}"
             )
         yield rows.select(list(_TEXTS))
-    for rows in removed_rows(opened, [file.location for file in kept], _SURVIVING):
+    wanted = erased_by_file(opened, messages)
+    for path, rows in removed_rows(opened, [file.location for file in kept], _SURVIVING):
         # What should be deleted by now is no reason to keep its strings.
-        yield rows.filter(pa.array(~messages.takes(rows)))
+        yield rows.filter(pa.array(~wanted(path).takes(rows)))
     for directory in archives.directories:
         for rows in archived_rows(directory, _SURVIVING):
             # Rows of another history under such a sequence are other messages, whose strings the search may report.

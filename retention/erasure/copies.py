@@ -20,6 +20,9 @@ from retention.storage.parallel import in_threads
 from retention.stores.holds import Hold
 from retention.stores.layout import is_ours
 
+Wanted = Callable[[str], ErasedMessages]
+"""A function from the path of a file, relative to the stream's directory, to the messages erased in it."""
+
 _NARROW = ("seq", "subject", "ts_ns")
 _WITHOUT_MESSAGES = ("subjects", "stats", "log", "ids", "unstored-ids", "erasures", "commits")
 """Directories of the engine whose files have no rows of messages."""
@@ -34,6 +37,8 @@ class DeadCopy:
     path: str
     """Relative to the stream's directory."""
     bytes: int
+    messages: ErasedMessages
+    """The messages of the erasure that it may have."""
     rows: int
     """Its rows of the erasure; 0 for a file that was not written to its end, whose rows cannot be read."""
     held: tuple[tuple[int, str], ...] = ()
@@ -41,29 +46,29 @@ class DeadCopy:
 
 
 def dead_copies(
-    opened: OpenedStream, live: Iterable[str], messages: ErasedMessages, holds: Sequence[Hold]
+    opened: OpenedStream, live: Iterable[str], wanted: Wanted, holds: Sequence[Hold]
 ) -> list[DeadCopy]:
     """The files with messages of an erasure that are not live, sorted by path.
 
     Args:
         opened: the stream, with all files at their final locations.
         live: the locations of the live files.
-        messages: the erased messages.
+        wanted: the erased messages, by file.
         holds: the legal holds in effect.
     """
     known = set(live)
     candidates = [
         path for path in _data_files(opened) if files.join(opened.root, path) not in known
     ]
-    examine = partial(_examined, opened.root, messages, holds)
+    examine = partial(_examined, opened.root, wanted, holds)
     threads = files.read_parallelism(opened.root)
     return [copy for copy in in_threads(examine, candidates, threads) if copy is not None]
 
 
 def removed_rows(
     opened: OpenedStream, live: Iterable[str], columns: Sequence[str]
-) -> Iterator[pa.Table]:
-    """All rows of the files that are not live, in batches; a file that was not written to its end has none.
+) -> Iterator[tuple[str, pa.Table]]:
+    """The path of each file that is not live with all its rows, in batches; a file not written to its end has none.
 
     Args:
         opened: the stream, with all files at their final locations.
@@ -75,7 +80,8 @@ def removed_rows(
         location = files.join(opened.root, path)
         if location not in known:
             with suppress(OSError, pa.ArrowException, KeyError):
-                yield from rows_of(location, columns)
+                for rows in rows_of(location, columns):
+                    yield path, rows
 
 
 def erased_rows(
@@ -180,10 +186,8 @@ def _final_path(path: str) -> str:
     return directory + slash + (local.target_of(name) or name)
 
 
-def _examined(
-    root: str, messages: ErasedMessages, holds: Sequence[Hold], path: str
-) -> DeadCopy | None:
-    location = files.join(root, path)
+def _examined(root: str, wanted: Wanted, holds: Sequence[Hold], path: str) -> DeadCopy | None:
+    location, messages = files.join(root, path), wanted(path)
     taken, held = 0, set[tuple[int, str]]()
     try:
         for rows in rows_of(location, _NARROW):
@@ -195,7 +199,9 @@ def _examined(
         # A writer was killed: nothing reads what it left, and what it has cannot be told.
         in_place = path.startswith(("_retention/staging/", "messages/"))
         is_torn = in_place and is_ours(_final_path(path))
-        return DeadCopy(location, path, files.length(location) or 0, 0) if is_torn else None
+        size = files.length(location) or 0
+        return DeadCopy(location, path, size, messages, 0) if is_torn else None
     if not taken:
         return None
-    return DeadCopy(location, path, files.length(location) or 0, taken, tuple(sorted(held)))
+    size = files.length(location) or 0
+    return DeadCopy(location, path, size, messages, taken, tuple(sorted(held)))

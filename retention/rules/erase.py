@@ -71,6 +71,11 @@ class ErasedMessages:
             meant |= self.on_subjects(rows["subject"].cast(pa.string()))
         return meant & (seqs < self.below)
 
+    @property
+    def in_dropped_tables(self) -> ErasedMessages:
+        """The messages of the erasure in an earlier table of the stream, whose sequences are other messages."""
+        return replace(self, seqs=(), times=(), below=NEVER)
+
     def between(self, first: int, last: int) -> ErasedMessages:
         """The messages of the erasure with sequences from `first` to `last`."""
         begin, end = np.searchsorted(self.wanted, [first, last + 1])

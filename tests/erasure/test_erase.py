@@ -486,6 +486,20 @@ def test_a_dropped_stream_is_erased_as_well(tmp_path: Path) -> None:
 
 
 @STORE
+def test_an_earlier_table_of_the_name_is_erased_by_subject_only(tmp_path: Path, store: str) -> None:
+    world = World(tmp_path, store)
+    world.publish(3)
+    world.stream.drop().apply()
+    world.publish(1)
+    world.stream.erase(seqs=2, reason="request 6").apply()
+    assert world.subjects() == [EVE]
+    assert world.left(), "sequence 2 of the dropped table is another message"
+    report = world.stream.erase(EVE, reason="request 7").apply()
+    assert report.is_done
+    assert world.left() == []
+
+
+@STORE
 def test_a_legal_hold_that_only_the_configuration_has_yet_wins(tmp_path: Path, store: str) -> None:
     World(tmp_path, store).publish(2)
     world = World(tmp_path, store, holds=[{"reason": "case 42", "to_seq": 1, "owner": "J. Doe"}])
