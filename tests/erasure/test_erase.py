@@ -488,7 +488,8 @@ def test_a_dropped_stream_is_erased_as_well(tmp_path: Path) -> None:
 @STORE
 def test_an_earlier_table_of_the_name_is_erased_by_subject_only(tmp_path: Path, store: str) -> None:
     world = World(tmp_path, store)
-    world.publish(3)
+    for _ in range(3):
+        world.publish(1)
     world.stream.drop().apply()
     world.publish(1)
     world.stream.erase(seqs=2, reason="request 6").apply()
