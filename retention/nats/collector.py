@@ -1,4 +1,4 @@
-"""Where the deliveries to one subscription lie in the bytes that came, and the control messages between them."""
+"""Places of the deliveries to one subscription in the bytes that came, and the control messages between them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Status:
     """A control message about a pull request."""
 
     subject: str
-    """Where the request wanted its answer."""
+    """The reply subject of the request."""
     line: str
     """Such as `NATS/1.0 409 Batch Completed`."""
     before: int

@@ -262,7 +262,7 @@ class Connection:
 
 
 def _library() -> tuple[Callable[..., dict[str, Any]], type[LibraryClient]]:
-    """What needs the client library; it is loaded by those who connect alone."""
+    """The parts that need the client library; only a connection loads it."""
     try:
         from retention.nats.client import LibraryClient
         from retention.nats.options import client_options

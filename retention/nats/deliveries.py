@@ -41,15 +41,15 @@ class Frames:
 
     buffer: bytearray
     starts: np.ndarray
-    """Of the frame."""
+    """Begin of the frame."""
     replies: np.ndarray
-    """Of the reply's part after `$JS.ACK.`."""
+    """Begin of the reply's part after `$JS.ACK.`."""
     marks: np.ndarray
-    """Of the end of the subject."""
+    """End of the subject."""
     ends: np.ndarray
-    """Of the end of the control line."""
+    """End of the control line."""
     sizes: np.ndarray
-    """Of headers and payload together, in bytes."""
+    """Bytes of headers and payload together."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Deliveries:
     """Decoded deliveries of one consumer."""
 
     messages: pa.Table
-    """Of shape `MESSAGES`."""
+    """A table of shape `MESSAGES`."""
     consumer_seqs: np.ndarray
     """1, 2, 3 … if no delivery was lost."""
     pending: int

@@ -1,4 +1,4 @@
-"""Why a connection could not be opened, as one sentence: the server, the reason, and the setting to change."""
+"""Sentences for a connection that could not be opened: the server, the reason, and the setting to change."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _refusal(settings: ConnectionSettings, text: str) -> RetentionError:
 
 
 def _identity(settings: ConnectionSettings) -> str:
-    """As whom the connection was tried, without secrets."""
+    """The identity of the attempt, without secrets."""
     named = (
         ("user", settings.user),
         ("the credentials", settings.creds),

@@ -37,11 +37,11 @@ class Limits:
 
     messages: int
     bytes: int
-    """Of frames as they come: subjects, replies, headers and payloads."""
+    """Bytes of frames as they come: subjects, replies, headers and payloads."""
 
 
 class Ended(Enum):
-    """Why no more is waited for."""
+    """The reason why no more is waited for."""
 
     FULL = auto()
     """A batch is complete."""
@@ -56,7 +56,7 @@ class Ended(Enum):
 @dataclass
 class _Request:
     left: int
-    asked: int
+    size: int
 
 
 class Pull:
@@ -74,9 +74,9 @@ class Pull:
         self._is_next_large = False
         self._found_nothing = False
         self._last = (0, 1)
-        """Of the last delivery: its sequence, and the messages that were pending after it."""
+        """The last delivery: its sequence, and the messages that were pending after it."""
         self.gone: str | None = None
-        """Why the consumer gives no more."""
+        """The reason why the consumer gives no more."""
         self.pending = 0
         """Messages at or above its first sequence when it was made."""
 
@@ -208,7 +208,7 @@ class Pull:
             self._found_nothing = True
         elif not any(end in text[0] for end in _ENDED_WELL):
             self.gone = status.line.removeprefix("NATS/1.0 ")
-        elif _ENDED_BY_SIZE in text[0] and request and request.left == request.asked:
+        elif _ENDED_BY_SIZE in text[0] and request and request.left == request.size:
             self._is_next_large = True
 
     async def _ask(self) -> None:

@@ -40,7 +40,7 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class ConnectionSettings:
-    """How to reach the servers of one cluster, and as whom; `repr` shows no secret."""
+    """The servers of one cluster and the identity for them; `repr` shows no secret."""
 
     servers: tuple[str, ...] = field(default=(DEFAULT_SERVER,), repr=False)
     """URLs; they may hold a user and a password, or a token."""

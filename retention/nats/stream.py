@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -44,7 +44,7 @@ class StreamInfo:
     num_deleted: int
     """Sequences between the first and the last that are gone."""
     deleted: np.ndarray
-    """Those, ascending, int64; empty unless asked for."""
+    """Sequences, ascending, int64; empty unless asked for."""
     first_ts_ns: int | None
     last_ts_ns: int | None
     """None before the first message."""
@@ -120,7 +120,7 @@ class RemoteStream:
 
     def read(
         self, first: int, last: int, batch_messages: int, batch_bytes: int
-    ) -> Iterator[pa.Table]:
+    ) -> Generator[pa.Table, None, None]:
         """Messages `first` to `last` that the server holds, ascending, in tables of shape `MESSAGES`; none is empty.
 
         It outlives a restart of the server: it reconnects, and goes on after the last message that it yielded.
@@ -137,7 +137,7 @@ class RemoteStream:
 
     def follow(
         self, first: int, batch_messages: int, batch_bytes: int, linger_s: float
-    ) -> Iterator[pa.Table]:
+    ) -> Generator[pa.Table, None, None]:
         """Messages from `first` on, for ever, in tables of shape `MESSAGES`.
 
         A table comes when it is full, and at the latest after `linger_s` seconds, then with what is there: it may be
@@ -152,18 +152,18 @@ class RemoteStream:
 
     def consumers(self) -> list[ConsumerInfo]:
         """All consumers of the stream."""
-        found: list[ConsumerInfo] = []
+        consumers: list[ConsumerInfo] = []
         while True:
-            asked = call(self._connection, f"CONSUMER.LIST.{self.name}", {"offset": len(found)})
-            answer = self._connection.run(asked)
-            page = answer.get("consumers") or []
-            found += [_consumer_of(entry) for entry in page]
-            if not page or len(found) >= answer["total"]:
-                return found
+            request = f"CONSUMER.LIST.{self.name}"
+            page = self._connection.run(call(self._connection, request, {"offset": len(consumers)}))
+            entries = page.get("consumers") or []
+            consumers += [_consumer_of(entry) for entry in entries]
+            if not entries or len(consumers) >= page["total"]:
+                return consumers
 
     def _batches(
         self, first: int, limits: Limits, last: int | None, linger_s: float | None
-    ) -> Iterator[pa.Table]:
+    ) -> Generator[pa.Table, None, None]:
         position, created = first, self._check(first, None)
         patience = _Patience(self._connection, self.name)
         while last is None or position <= last:
@@ -209,7 +209,7 @@ class RemoteStream:
 
 
 class _Patience:
-    """How long a stream may give nothing though it has messages."""
+    """A limit of the time in which a stream gives nothing though it has messages."""
 
     def __init__(self, connection: Connection, stream: str) -> None:
         self._connection = connection

@@ -31,7 +31,7 @@ PERMISSIONS = (
     "$JS.API.CONSUMER.MSG.NEXT.ORDERS.*",
     "$JS.API.CONSUMER.DELETE.ORDERS.*",
 )
-"""What a reader publishes to; `docs/how-to/connect-to-nats.md` has the table."""
+"""What a reader publishes to; `docs/connect-to-nats.md` has the table."""
 
 
 def fill(settings: ConnectionSettings, name: str = "ORDERS") -> None:
