@@ -192,7 +192,7 @@ class RemoteStream:
                 self._connection.run(pull.close())
 
     def _check(self, first: int, created: str | None) -> str:
-        """When the stream was created, if it is the one that was begun with and does not end below `first` - 1."""
+        """The time of the stream's creation; refused if it is another than `created`, or ends below `first` - 1."""
         info = self.info()
         if created is not None and info.created != created:
             raise RefusedError(

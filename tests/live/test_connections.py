@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,13 +26,11 @@ pytestmark = pytest.mark.live
 SECRET = "very-secret-word"  # noqa: S105
 COUNT = 3
 MIB = 1 << 20
-PERMISSIONS = (
-    "$JS.API.STREAM.INFO.ORDERS",
-    "$JS.API.CONSUMER.CREATE.ORDERS",
-    "$JS.API.CONSUMER.MSG.NEXT.ORDERS.*",
-    "$JS.API.CONSUMER.DELETE.ORDERS.*",
-)
-"""What a reader publishes to; `docs/connect-to-nats.md` has the table."""
+PAGE = Path(__file__).parents[2] / "docs" / "connect-to-nats.md"
+PERMISSIONS = tuple(re.findall(r"^\| `(\$JS\S+)` \|", PAGE.read_text(), re.MULTILINE))
+"""Subjects that a reader publishes to: its state, its consumer, the messages, the consumer's end; then a single message
+and the list of consumers."""
+READING = PERMISSIONS[:4]
 
 
 def fill(settings: ConnectionSettings, name: str = "ORDERS") -> None:
@@ -233,6 +232,7 @@ def restricted(
     directory: Path, publish: tuple[str, ...], subscribe: str = "_INBOX.>"
 ) -> Iterator[tuple[NatsProcess, ConnectionSettings]]:
     """A server with a stream, and settings of a user who may do that much."""
+    directory.mkdir(exist_ok=True)
     rights = f"publish: {json.dumps(publish)}, subscribe: {json.dumps(subscribe)}"
     users = (
         f"accounts {{ A: {{ jetstream: enabled, users: [{{user: all, password: all}}, "
@@ -244,23 +244,39 @@ def restricted(
 
 
 def test_the_least_permissions_are_enough(tmp_path: Path) -> None:
-    with restricted(tmp_path, PERMISSIONS) as (_, settings):
+    with restricted(tmp_path, READING) as (_, settings):
         assert count(settings) == COUNT
 
 
-@pytest.mark.parametrize("missing", PERMISSIONS[:3])
+def test_the_permissions_of_the_page_are_enough_for_all_questions(tmp_path: Path) -> None:
+    with (
+        restricted(tmp_path, PERMISSIONS) as (_, settings),
+        Connection.open(settings) as connection,
+    ):
+        stream = RemoteStream(connection, "ORDERS")
+        assert stream.message(1) is not None
+        assert stream.message(COUNT + 1) is None
+        assert stream.consumers() == []
+    with restricted(tmp_path / "less", READING) as (_, settings), Connection.open(settings) as one:
+        with pytest.raises(UsageError, match=r"allow publish on \$JS.API.STREAM.MSG.GET.ORDERS"):
+            RemoteStream(one, "ORDERS").message(1)
+        with pytest.raises(UsageError, match=r"allow publish on \$JS.API.CONSUMER.LIST.ORDERS"):
+            RemoteStream(one, "ORDERS").consumers()
+
+
+@pytest.mark.parametrize("missing", READING[:3])
 def test_a_missing_permission_is_named(tmp_path: Path, missing: str) -> None:
-    with restricted(tmp_path, tuple(set(PERMISSIONS) - {missing})) as (_, settings):
+    with restricted(tmp_path, tuple(set(READING) - {missing})) as (_, settings):
         assert f"allow publish on {missing.rstrip('*')}" in refusal(settings)
 
 
 def test_a_reader_that_may_not_delete_its_consumer_still_reads(tmp_path: Path) -> None:
-    with restricted(tmp_path, PERMISSIONS[:3]) as (_, settings):
+    with restricted(tmp_path, READING[:3]) as (_, settings):
         assert count(settings) == COUNT
 
 
 def test_an_inbox_prefix(tmp_path: Path) -> None:
-    with restricted(tmp_path, PERMISSIONS, "_INBOX_me.>") as (_, settings):
+    with restricted(tmp_path, READING, "_INBOX_me.>") as (_, settings):
         sentence = refusal(settings)
         assert "refused to subscribe to _INBOX." in sentence
         assert "set the inbox prefix" in sentence

@@ -81,7 +81,7 @@ def test_a_url_alone_takes_no_credentials_of_a_context(home: dict[str, str]) -> 
 
 
 def test_the_environment_replaces_what_a_context_says(home: dict[str, str]) -> None:
-    write(home, "one", url="nats://one", user="me", password="old")
+    write(home, "one", url="nats://one", user="me", password=f"old {SECRET}")
     given = {**home, "NATS_URL": "nats://other", "NATS_PASSWORD": SECRET, "NATS_USER": ""}
     settings = settings_of(None, "one", given)
     assert (settings.servers, settings.user) == (("nats://other",), "me")
