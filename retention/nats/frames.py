@@ -7,6 +7,7 @@ from typing import Any
 
 from nats.protocol.parser import Parser
 
+from retention.errors import UsageError
 from retention.nats.collector import MESSAGE_LINE, Collector
 from retention.nats.deliveries import Frames
 
@@ -45,7 +46,15 @@ class FrameParser(Parser):
         self._on_change()
 
     def collect(self, sid: int, on_change: Callable[[], None]) -> Collector:
-        """Collect the deliveries of a subscription from now on; `on_change` is called after any bytes came."""
+        """Collect the deliveries of a subscription from now on; `on_change` is called after any bytes came.
+
+        Raises:
+            UsageError: Another reader is at work on the connection.
+        """
+        if self._collector is not None:
+            raise UsageError(
+                "a stream is being read on this connection already; end that reader, or open another connection"
+            )
         self._collector = Collector(sid)
         self._on_change = on_change
         return self._collector

@@ -69,6 +69,7 @@ class Pull:
         self._changed = asyncio.Event()
         self._requests: dict[int, _Request] = {}
         self._asked = 0
+        self._name = ""
         self._counted = 0
         self._next_delivery = 1
         self._is_next_large = False
@@ -88,7 +89,11 @@ class Pull:
         self._subscription = await client.subscribe(f"{self._inbox}.*")
         self._here = client.collect(self._subscription, self._changed.set)
         self._connection.on_loss = self._changed.set
-        self._name, self.pending = await create_consumer(self._connection, self._stream, first)
+        try:
+            self._name, self.pending = await create_consumer(self._connection, self._stream, first)
+        except BaseException:
+            await self.close()
+            raise
 
     async def close(self) -> None:
         """Delete the consumer if the server can be reached; else it deletes it itself, soon."""
@@ -97,10 +102,9 @@ class Pull:
         self._connection.on_loss = _nothing
         with contextlib.suppress(Exception):
             await self._subscription.unsubscribe()
-        name = getattr(self, "_name", None)
-        if name is not None and client.is_connected:
+        if self._name and client.is_connected:
             with contextlib.suppress(RetentionError):
-                await delete_consumer(self._connection, self._stream, name)
+                await delete_consumer(self._connection, self._stream, self._name)
 
     async def fill(self, last: int | None, within_s: float | None) -> Ended:
         """Wait until a batch can be taken.

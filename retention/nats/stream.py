@@ -184,8 +184,8 @@ class RemoteStream:
     @contextmanager
     def _pull(self, first: int, limits: Limits) -> Iterator[Pull]:
         pull = Pull(self._connection, self.name, limits)
+        self._connection.run(pull.open(first))
         try:
-            self._connection.run(pull.open(first))
             yield pull
         finally:
             if not self._connection.is_closed:

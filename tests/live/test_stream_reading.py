@@ -293,6 +293,19 @@ def test_a_reader_leaves_no_consumer_and_no_subscription(
     assert stream.consumers() == []
 
 
+def test_one_connection_has_one_reader_at_a_time(
+    broker: Admin, connection: Connection, fresh: Callable[..., str]
+) -> None:
+    name = fresh()
+    broker.publish(f"{name}.a", [b"x"] * 30)
+    stream = RemoteStream(connection, name)
+    batches = stream.read(1, 30, 10, MIB)
+    seen = sequences([next(batches)])
+    with pytest.raises(UsageError, match="open another connection"):
+        read(stream)
+    assert seen + sequences(list(batches)) == list(range(1, 31))
+
+
 def test_consumers_come_with_their_floors_from_all_pages(
     broker: Admin, connection: Connection, fresh: Callable[..., str]
 ) -> None:
