@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -52,7 +52,16 @@ class SyncBounds:
 BOUNDS = SyncBounds()
 
 
-def run_sync(opened: OpenedStream, remote: RemoteStream, bounds: SyncBounds = BOUNDS) -> Synced:
+def no_companions(_last_seq: int) -> None:
+    """Bring nothing along with the messages."""
+
+
+def run_sync(
+    opened: OpenedStream,
+    remote: RemoteStream,
+    bounds: SyncBounds = BOUNDS,
+    along: Callable[[int], None] = no_companions,
+) -> Synced:
     """Bring a stream up to the last sequence that its server has now.
 
     Every batch is one commit with the position after it, so that a run that was killed goes on after its last commit.
@@ -62,30 +71,37 @@ def run_sync(opened: OpenedStream, remote: RemoteStream, bounds: SyncBounds = BO
         opened: the stream, which is created if it does not exist.
         remote: the server's stream.
         bounds: the bounds of a batch.
+        along: called before the first message and after every batch, with the stream's last sequence.
 
     Raises:
         RefusedError: the server's stream is another one than before, cannot be synced, or removed more messages before
             they were copied than `max_missed`; or others wrote to the stream. Earlier batches are kept.
         BusyError: another sync of the stream runs, the append lease is held, or others kept committing first.
     """
-    with _running(opened, remote, bounds) as run:
+    with _running(opened, remote, bounds, along) as run:
         run.catch_up(run.info.last_seq)
         return run.result("end")
 
 
-def follow_sync(opened: OpenedStream, remote: RemoteStream, bounds: SyncBounds = BOUNDS) -> Synced:
+def follow_sync(
+    opened: OpenedStream,
+    remote: RemoteStream,
+    bounds: SyncBounds = BOUNDS,
+    along: Callable[[int], None] = no_companions,
+) -> Synced:
     """Keep a stream in step with its server until a signal ends this process, or the server's stream is sealed.
 
     Args:
         opened: the stream, which is created if it does not exist.
         remote: the server's stream.
         bounds: the bounds of a batch.
+        along: called before the first message and after every batch, with the stream's last sequence.
 
     Raises:
         RefusedError: as `run_sync`.
         BusyError: as `run_sync`.
     """
-    with _running(opened, remote, bounds) as run:
+    with _running(opened, remote, bounds, along) as run:
         ended: Ended = "signal"
         try:
             if run.follow():
@@ -96,13 +112,20 @@ def follow_sync(opened: OpenedStream, remote: RemoteStream, bounds: SyncBounds =
 
 
 @contextmanager
-def _running(opened: OpenedStream, remote: RemoteStream, bounds: SyncBounds) -> Iterator[_SyncRun]:
+def _running(
+    opened: OpenedStream,
+    remote: RemoteStream,
+    bounds: SyncBounds,
+    along: Callable[[int], None],
+) -> Iterator[_SyncRun]:
     """A run that no other sync of the stream disturbs."""
     refuse_topic_of(opened.config)
     with lease(opened.root, "sync", opened.clock, wait_s=opened.wait_s):
         info = remote.info()
         refuse_unfit(opened, info)
-        run = _SyncRun(opened, remote, bounds, info, start_of(opened, remote, info))
+        start = start_of(opened, remote, info)
+        along(start.held)
+        run = _SyncRun(opened, remote, bounds, along, info, start)
         with naming_progress(run.progress):
             yield run
 
@@ -115,10 +138,11 @@ class _SyncRun:
         opened: OpenedStream,
         remote: RemoteStream,
         bounds: SyncBounds,
+        along: Callable[[int], None],
         info: StreamInfo,
         start: SyncStart,
     ) -> None:
-        self._opened, self._remote, self._bounds = opened, remote, bounds
+        self._opened, self._remote, self._bounds, self._along = opened, remote, bounds, along
         self.info, self.start = info, start
         self._is_restored = start.is_restored
         self._known = _known_gaps(remote, info)
@@ -139,6 +163,7 @@ class _SyncRun:
                 if self.start.held < last_seq:
                     self.catch_up(last_seq)
                 self.info = self._checked(self.start.held)
+                self._along(self.start.held)
                 if self.info.sealed and self.start.held >= self.info.last_seq:
                     return True
                 last_seq = self.info.last_seq
@@ -203,6 +228,7 @@ class _SyncRun:
             self._messages += appended.messages
             self._bytes += appended.bytes
             self._commits += 1
+        self._along(until)
 
     def _checked(self, until: int) -> StreamInfo:
         """The server's stream as it is now.
