@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from retention.api.warehouse import Warehouse
 from retention.errors import RefusedError
 from retention.ingest.sync.consumers import bring_consumers
 from retention.ingest.sync.run import run_sync
