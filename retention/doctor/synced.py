@@ -1,4 +1,4 @@
-"""Checks of a stream that copies a live server's: what its passes remove that the server keeps."""
+"""Checks of a stream that copies a live server's, for messages that its passes remove and the server keeps."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def check_synced(opened: OpenedStream) -> Iterator[Finding]:
     config = opened.config
     if config.sync is None:
         return
-    found = False
+    differs = False
     both = [key for key in _TOGETHER if getattr(config, key) > 0]
     if both and config.max_msgs_per_subject > 0:
-        found = True
+        differs = True
         yield warning(
             "sync",
             f"{' and '.join(both)} counts messages here that max_msgs_per_subject removes in the same pass, while the "
@@ -30,12 +30,12 @@ def check_synced(opened: OpenedStream) -> Iterator[Finding]:
         )
     server = kept_configuration(opened)
     for note in () if server is None else difference_notes(config, server):
-        found = True
+        differs = True
         yield warning(
             "sync",
             f"by the server's configuration at the last `sync nats --with-config`, {note}",
             "write the limits that the copy should have; those of the server do not act here",
             opened.name,
         )
-    if not found:
+    if not differs:
         yield ok("sync", "no limit is known to remove what the server keeps", opened.name)

@@ -26,7 +26,9 @@ OPENED_WITHIN_S = 5.0
 BACK_WITHIN_S = 120.0
 """A server that is restarted, or fails over, is waited for this long."""
 _LOOK_EVERY_S = 0.05
-_PERMISSION = re.compile(r"Permissions Violation for (Publish|Subscription) to \"(\S+)\"", re.IGNORECASE)
+_PERMISSION = re.compile(
+    r"Permissions Violation for (Publish|Subscription) to \"(\S+)\"", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)

@@ -154,9 +154,7 @@ class RemoteStream:
         """All consumers of the stream."""
         found: list[ConsumerInfo] = []
         while True:
-            asked = call(
-                self._connection, f"CONSUMER.LIST.{self.name}", {"offset": len(found)}
-            )
+            asked = call(self._connection, f"CONSUMER.LIST.{self.name}", {"offset": len(found)})
             answer = self._connection.run(asked)
             page = answer.get("consumers") or []
             found += [_consumer_of(entry) for entry in page]

@@ -118,14 +118,21 @@ def test_odd_messages_are_those_of_a_backup_byte_for_byte(nats: Nats, tmp_path: 
     assert_equal(warehouse, nats, "ODD", tmp_path)
 
 
-@pytest.mark.parametrize("megabytes", [8, 63])
-def test_large_messages_come_whole(nats: Nats, tmp_path: Path, megabytes: int) -> None:
+@pytest.mark.every_case
+@pytest.mark.parametrize(("megabytes", "storage"), [(8, "file"), (31, "file"), (60, "memory")])
+def test_large_messages_come_whole(
+    nats: Nats, tmp_path: Path, megabytes: int, storage: str
+) -> None:
+    """A file store accepts up to 32 MiB."""
     name = f"LARGE{megabytes}"
-    create(nats, name)
+    create(nats, name, storage=storage)
     nats.publish([(f"{name}.{at}", bytes([at]) * (megabytes << 20), None) for at in range(2)])
-    warehouse = copying(tmp_path, nats, name)
+    warehouse = copying(tmp_path, nats, name, storage=storage)
     assert warehouse.stream("COPY").sync().messages == 2
-    assert_equal(warehouse, nats, name, tmp_path)
+    rows = held(warehouse)
+    assert rows["seq"].to_pylist() == [1, 2]
+    for at, payload in enumerate(rows["payload"]):
+        assert payload.as_py() == bytes([at]) * (megabytes << 20)
     nats.delete(name)
 
 

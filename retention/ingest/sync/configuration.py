@@ -78,10 +78,10 @@ def differences(ours: StreamConfig, config: Mapping[str, Any]) -> list[ConfigDif
 def difference_notes(ours: StreamConfig, config: Mapping[str, Any]) -> list[str]:
     """A sentence about the settings that differ; none if they agree."""
     try:
-        found = differences(ours, config)
+        differing = differences(ours, config)
     except ConfigError as error:
         return [f"the server's configuration cannot be compared: {error}"]
-    return [f"the configurations differ: {'; '.join(map(str, found))}"] if found else []
+    return [f"the configurations differ: {'; '.join(map(str, differing))}"] if differing else []
 
 
 def _place(opened: OpenedStream) -> str:
