@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from airflow_dags.ending import read_ending
+from airflow_dags.options import arguments_of
+from airflow_dags.steps import SYNC, Past, is_nothing
 from retention.stores.lease import lease
 from retention.views.json_schemas import published
 from tests.support.jobs import run_job
@@ -67,6 +70,21 @@ def test_the_job_reports_and_its_metrics_have_what_was_copied(nats: Nats, tmp_pa
     assert list(Draft202012Validator(schema).iter_errors(json.loads(report.read_text()))) == []
     skipped = run_job("sync", tmp_path, "--stream", "ORDERS", "--configured")
     assert skipped.returncode == 0
+
+
+def test_the_step_of_a_dag_counts_what_was_copied_and_is_never_skipped(
+    nats: Nats, tmp_path: Path
+) -> None:
+    copies(tmp_path, nats)
+    report = tmp_path / "report.json"
+    options = {"log_format": "json", "debug": True, "wait": "1s"}
+    given = arguments_of(options, SYNC.name, "S")
+    for messages in (3, 0):
+        words = ("--stream", "S", "--report-file", str(report), *SYNC.arguments(Past({})), *given)
+        assert run_job(SYNC.job, tmp_path, *words).returncode == 0
+        counts = SYNC.counts(read_ending(0, report).entry)
+        assert (counts["messages"], counts["missed"], counts["behind"]) == (messages, 0, 0)
+        assert not is_nothing(SYNC, counts)
 
 
 def test_another_server_and_another_name_may_be_given(nats: Nats, tmp_path: Path) -> None:
