@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -120,7 +120,7 @@ class RemoteStream:
 
     def read(
         self, first: int, last: int, batch_messages: int, batch_bytes: int
-    ) -> Iterator[pa.Table]:
+    ) -> Generator[pa.Table, None, None]:
         """Messages `first` to `last` that the server holds, ascending, in tables of shape `MESSAGES`; none is empty.
 
         It outlives a restart of the server: it reconnects, and goes on after the last message that it yielded.
@@ -137,7 +137,7 @@ class RemoteStream:
 
     def follow(
         self, first: int, batch_messages: int, batch_bytes: int, linger_s: float
-    ) -> Iterator[pa.Table]:
+    ) -> Generator[pa.Table, None, None]:
         """Messages from `first` on, for ever, in tables of shape `MESSAGES`.
 
         A table comes when it is full, and at the latest after `linger_s` seconds, then with what is there: it may be
@@ -163,7 +163,7 @@ class RemoteStream:
 
     def _batches(
         self, first: int, limits: Limits, last: int | None, linger_s: float | None
-    ) -> Iterator[pa.Table]:
+    ) -> Generator[pa.Table, None, None]:
         position, created = first, self._check(first, None)
         patience = _Patience(self._connection, self.name)
         while last is None or position <= last:

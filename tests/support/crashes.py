@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import FrameType, SimpleNamespace
+from types import FrameType
 from typing import Any
 
 import pandas  # type: ignore[import-untyped]  # noqa: F401  (what is loaded when needed, before the forks)
@@ -86,7 +86,7 @@ from tests.support.laying import SECOND, START, File, Laid, even_segments, lay, 
 from tests.support.list_reader import reading
 from tests.support.overwritten_log import newest, overwrite
 from tests.support.reclaiming import reclaim, reclaim_left, with_dead_files, with_leftovers
-from tests.support.recorded_stream import RecordedStream, messages
+from tests.support.recorded_stream import RecordedStream, consumer, messages
 from tests.support.topic_crashes import NAME as TOPIC
 from tests.support.topic_crashes import import_logs, rolling, with_logs
 from tests.support.topic_crashes import publish as publish_clicks
@@ -345,8 +345,7 @@ def syncing(folder: Path, format_: str) -> None:
 def sync(folder: Path) -> None:
     """Copy a server's messages in three commits, with its consumer and its configuration."""
     opened = opened_at(folder).new_stream("ORDERS").opened
-    billing = SimpleNamespace(name="billing", config={"durable_name": "billing"}, ack_floor=7)
-    remote = RecordedStream.of(messages(1, 14), known_consumers=[billing])
+    remote = RecordedStream.of(messages(1, 14), known_consumers=[consumer("billing", 7)])
     remote.without(3, 4, 14)
     keep_configuration(opened, remote.config)
     bring = partial(bring_consumers, opened, remote)

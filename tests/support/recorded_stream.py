@@ -5,9 +5,8 @@ Real servers are in tests/live/test_sync.py; no test takes this one's word for h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,20 +14,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.formats.nats.backup import RAW_ROWS
+from retention.nats.stream import ConsumerInfo, RemoteStream, StoredMessage, StreamInfo
 from tests.support.nats_oracle import Message, raw_rows
 
 CREATED = "2026-11-21T10:00:00.000000001Z"
 
 
 @dataclass
-class RecordedStream:
+class RecordedStream(RemoteStream):
     """Messages of one stream; tests change its fields as a server's state would change."""
 
     rows: pa.Table
     created: str = CREATED
     last_seq: int | None = None
     config: dict[str, Any] = field(default_factory=lambda: {"name": "ORDERS"})
-    known_consumers: Sequence[Any] = ()
+    known_consumers: Sequence[ConsumerInfo] = ()
     each_table: Callable[[], None] = lambda: None
     """Called before each table that is handed out."""
     name: str = "ORDERS"
@@ -38,31 +38,39 @@ class RecordedStream:
         """A stream of these messages."""
         return cls(raw_rows(messages), **fields)
 
-    def info(self, *, deleted: bool = False) -> Any:
+    def info(self, *, deleted: bool = False) -> StreamInfo:
         """The state, as `RemoteStream.info` returns it."""
         seqs = self.rows["seq"].to_numpy()
         last = self.last_seq or (int(seqs[-1]) if len(seqs) else 0)
         first = int(seqs[0]) if len(seqs) else last + 1
         gone = np.setdiff1d(np.arange(first, last + 1), seqs) if deleted else np.empty(0, np.int64)
-        return SimpleNamespace(
+        return StreamInfo(
             name=self.name,
             created=self.created,
             first_seq=first,
             last_seq=last,
             messages=len(seqs),
+            bytes=0,
+            num_deleted=last - first + 1 - len(seqs),
             deleted=gone,
+            first_ts_ns=None,
+            last_ts_ns=None,
             config=self.config,
             is_sealed=bool(self.config.get("sealed")),
+            mirror=None,
+            num_consumers=len(self.known_consumers),
         )
 
-    def message(self, seq: int) -> Any:
+    def message(self, seq: int) -> StoredMessage | None:
         """One message, as `RemoteStream.message` returns it."""
         found = self.rows.filter(pc.equal(self.rows["seq"], seq)).to_pylist()
         if not found:
             return None
-        return SimpleNamespace(**found[0] | {"payload": found[0]["payload"] or b""})
+        return StoredMessage(**found[0] | {"payload": found[0]["payload"] or b""})
 
-    def read(self, first: int, last: int, batch_messages: int, batch_bytes: int) -> Iterator[Any]:
+    def read(
+        self, first: int, last: int, batch_messages: int, batch_bytes: int
+    ) -> Generator[pa.Table, None, None]:
         """Messages in tables of at most `batch_messages`."""
         del batch_bytes
         while True:
@@ -79,7 +87,7 @@ class RecordedStream:
 
     def follow(
         self, first: int, batch_messages: int, batch_bytes: int, linger_s: float
-    ) -> Iterator[Any]:
+    ) -> Generator[pa.Table, None, None]:
         """Messages as they come, and an empty table whenever none is left."""
         del linger_s
         while True:
@@ -88,7 +96,7 @@ class RecordedStream:
                 yield table
             yield RAW_ROWS.empty_table()
 
-    def consumers(self) -> list[Any]:
+    def consumers(self) -> list[ConsumerInfo]:
         """The consumers, as `RemoteStream.consumers` returns them."""
         return list(self.known_consumers)
 
@@ -121,3 +129,9 @@ def messages(first: int, last: int, payload: bytes = b"x") -> list[Message]:
 def restored(stream: RecordedStream) -> RecordedStream:
     """The same messages in a stream that was created anew, as after a restore."""
     return replace(stream, created="2026-11-22T10:00:00Z")
+
+
+def consumer(name: str, floor: int, **config: Any) -> ConsumerInfo:
+    """A durable consumer that has settled everything up to a sequence."""
+    values = {"durable_name": name, "ack_policy": "explicit", **config}
+    return ConsumerInfo(name, values, floor, floor, 0, CREATED, CREATED)

@@ -21,8 +21,8 @@ _OF_SERVERS = ("JS_MIRROR_", "JS_SRC_")
 """Prefixes of the consumers by which servers fill mirrors and sources; their names change."""
 
 
-def bring_consumers(opened: OpenedStream, remote: RemoteStream, last_seq: int) -> int:
-    """Create, raise and delete consumers as the server has them; returns their number.
+def bring_consumers(opened: OpenedStream, remote: RemoteStream, last_seq: int) -> None:
+    """Create, raise and delete consumers as the server has them.
 
     A server tells up to where a consumer has settled everything, and not which messages above are settled. So its
     consumer here needs everything above: a release comes late, and never takes what the server still keeps for it.
@@ -46,7 +46,6 @@ def bring_consumers(opened: OpenedStream, remote: RemoteStream, last_seq: int) -
     for record in table.live(opened.store.snapshot().counters) if opened.store.exists() else ():
         if record.origin == ORIGIN and record.consumer not in names:
             delete_consumer(opened, record.consumer)
-    return len(theirs)
 
 
 def _brought(

@@ -1,23 +1,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from retention.errors import RefusedError
 from retention.ingest.sync.consumers import bring_consumers
 from retention.ingest.sync.run import run_sync
-from tests.support.recorded_stream import RecordedStream, messages
+from tests.support.recorded_stream import RecordedStream, consumer, messages
 from tests.support.sandboxes import opened
 
 SYNCED = {"name": "ORDERS", "sync": {"context": "prod"}, "retention": "interest"}
-
-
-def consumer(name: str, floor: int, **config: Any) -> Any:
-    values = {"durable_name": name, "ack_policy": "explicit", **config}
-    return SimpleNamespace(name=name, config=values, ack_floor=floor)
 
 
 def test_interest_in_the_lake_releases_what_every_consumer_of_the_server_has_settled(
@@ -27,7 +20,8 @@ def test_interest_in_the_lake_releases_what_every_consumer_of_the_server_has_set
     copy = warehouse.new_stream("ORDERS").opened
     remote = RecordedStream.of(messages(1, 9))
     remote.known_consumers = [consumer("a", 5), consumer("b", 3), consumer("JS_MIRROR_x", 9)]
-    assert bring_consumers(copy, remote, 0) == 2
+    bring_consumers(copy, remote, 0)
+    assert [each.name for each in warehouse.stream("ORDERS").consumers.list()] == []
     run_sync(copy, remote)
     # Above the end of the copy nothing is settled, and the floors come once the messages are there.
     assert warehouse.stream("ORDERS").plan().plan.removed_messages == 0

@@ -97,7 +97,7 @@ def test_limits_that_overtake_the_reader_in_the_middle_are_missed_and_deletes_ar
     remote.each_table = lambda: remote.without(*next(tables, ()))
     assert run_sync(copy, remote, SyncBounds(batch_messages=3)).missed.count == 0
     remote.publish(messages(13, 20))
-    tables = iter([(), range(1, 18)])
+    tables = iter([(), tuple(range(1, 18))])
     with pytest.raises(RefusedError, match=r"missed: 16 to 17 \(2\).*3 messages up to sequence 15"):
         run_sync(copy, remote, SyncBounds(batch_messages=3))
     assert held(copy)["seq"].to_pylist()[-1] == 15
