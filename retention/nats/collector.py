@@ -46,6 +46,11 @@ class Collector:
         """Of a message that is neither a delivery nor a control message."""
         self.taken = 0
 
+    def clear(self) -> None:
+        """Forget what was not taken."""
+        for entries in (self.starts, self.marks, self.ends, self.sizes, self.statuses):
+            entries.clear()
+
     def is_mine(self, message: re.Match[bytes]) -> bool:
         """Whether a control line is of this subscription."""
         return int(message["sid"] or message["h_sid"]) == self.sid

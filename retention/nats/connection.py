@@ -65,7 +65,7 @@ class Connection:
         self.settings = settings
         self._loop = asyncio.new_event_loop()
         self._refusals: list[str] = []
-        self._refused = asyncio.Event()
+        self._disturbed = asyncio.Event()
         self._client: LibraryClient | None = None
         self._attempts = _Attempts(0)
         self.losses = 0
@@ -115,6 +115,11 @@ class Connection:
         return self._loop.run_until_complete(work)
 
     @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._loop.is_closed()
+
+    @property
     def client(self) -> LibraryClient:
         """The library's client."""
         if self._client is None:
@@ -132,42 +137,48 @@ class Connection:
         return f"{self.settings.api}.{request}"
 
     def request(self, subject: str, payload: bytes, timeout_s: float) -> Message:
-        """Ask, and wait for the first answer.
+        """Ask, and wait for the first answer; after a lost connection it is asked again.
 
         Raises:
             UsageError: The server refused it for a missing permission; the sentence names the subject.
-            ServerError: Nobody answers to that subject, or not in time, or the connection was lost.
+            ServerError: Nobody answers to that subject, or not in time, or the connection did not come back.
         """
         return self.run(self.ask(subject, payload, timeout_s))
 
     async def ask(self, subject: str, payload: bytes, timeout_s: float) -> Message:
         """`request`, as a coroutine."""
+        while True:
+            await self.back()
+            losses = self.losses
+            self._disturbed.clear()
+            asking = asyncio.ensure_future(self._ask_once(subject, payload, timeout_s))
+            disturbed = asyncio.ensure_future(self._disturbed.wait())
+            try:
+                await asyncio.wait((asking, disturbed), return_when=asyncio.FIRST_COMPLETED)
+                self.check_permissions()
+                if asking.done() or self.losses == losses:
+                    return await asking
+            finally:
+                for task in (asking, disturbed):
+                    task.cancel()
+                await asyncio.wait((asking, disturbed))
+
+    async def _ask_once(self, subject: str, payload: bytes, timeout_s: float) -> Message:
         import nats.errors
 
-        self._refused.clear()
-        asking = asyncio.ensure_future(self.client.request(subject, payload, timeout=timeout_s))
-        refusal = asyncio.ensure_future(self._refused.wait())
         try:
-            await asyncio.wait((asking, refusal), return_when=asyncio.FIRST_COMPLETED)
-            if not asking.done():
-                self.check_permissions()
-            answer = await asking
+            answer = await self.client.request(subject, payload, timeout=timeout_s)
         except nats.errors.NoRespondersError as error:
             raise self._nobody(subject) from error
         except TimeoutError as error:
-            self.check_permissions()
             raise ServerError(
                 f"{self.server} did not answer to {subject} within {timeout_s:g} s; look at the server and the "
-                "network, "
-                "then try again"
+                "network, then try again"
             ) from error
         except (nats.errors.Error, OSError) as error:
             raise ServerError(
                 f"{self.server}: the connection was lost before the answer to {subject}; try again"
             ) from error
-        finally:
-            for task in (asking, refusal):
-                task.cancel()
         return Message(answer.subject, answer.data, answer.headers)
 
     def check_permissions(self) -> None:
@@ -223,11 +234,12 @@ class Connection:
 
     async def _on_disconnect(self) -> None:
         self.losses += 1
+        self._disturbed.set()
         self.on_loss()
 
     def _on_error(self, text: str) -> None:
         self._refusals.append(text)
-        self._refused.set()
+        self._disturbed.set()
         self.on_loss()
 
     def _nobody(self, subject: str) -> ServerError:

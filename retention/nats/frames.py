@@ -24,12 +24,12 @@ class FrameParser(Parser):
         super().__init__(client)
 
     def reset(self) -> None:
-        """Forget what came of an unfinished frame: the connection is a new one; deliveries stay."""
+        """Forget what came of an unfinished frame: the connection is a new one; deliveries that were not taken go, too."""
         super().reset()
         self._bytes = bytearray()
         self._at = 0
         if self._collector is not None:
-            self._collector = Collector(self._collector.sid)
+            self._collector.clear()
 
     async def parse(self, data: bytes = b"") -> None:
         """Take the next bytes of the connection."""

@@ -188,7 +188,8 @@ class RemoteStream:
             self._connection.run(pull.open(first))
             yield pull
         finally:
-            self._connection.run(pull.close())
+            if not self._connection.is_closed:
+                self._connection.run(pull.close())
 
     def _check(self, first: int, created: str | None) -> str:
         """When the stream was created, if it is the one that was begun with and does not end below `first` - 1."""
