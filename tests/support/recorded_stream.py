@@ -68,6 +68,11 @@ class RecordedStream(RemoteStream):
             return None
         return StoredMessage(**found[0] | {"payload": found[0]["payload"] or b""})
 
+    def next_message(self, seq: int) -> StoredMessage | None:
+        """The first message from a sequence on, as `RemoteStream.next_message` returns it."""
+        later = self.rows.filter(pc.greater_equal(self.rows["seq"], seq))
+        return self.message(int(later["seq"][0].as_py())) if later.num_rows else None
+
     def read(
         self, first: int, last: int, batch_messages: int, batch_bytes: int
     ) -> Generator[pa.Table, None, None]:

@@ -17,7 +17,7 @@ from retention.core.spoken_commands import command
 from retention.core.wording import counted
 from retention.datafile.segment_writer import PARTITION, stage_rows
 from retention.dialects.jetstream import JetStream
-from retention.errors import BusyError, RefusedError, Terminated
+from retention.errors import BusyError, RefusedError, ServerError, Terminated
 from retention.ingest.append import Appended, appending, refuse_topic_of
 from retention.ingest.progress import naming_progress
 from retention.ingest.sync.fitness import refuse_unfit
@@ -179,6 +179,7 @@ class _SyncRun:
             for rows in batches:
                 self._take(rows, _last_seq_in(rows))
         if self.start.held < end:
+            self._refuse_unread(end)
             self._take(None, end)
 
     def result(self, ended: Ended) -> Synced:
@@ -203,6 +204,19 @@ class _SyncRun:
             return ""
         came = counted(self._messages, "message")
         return f"{came} up to sequence {self.start.held:,} were copied before, and are kept"
+
+    def _refuse_unread(self, end: int) -> None:
+        """Refuse to move the position over messages that the server still holds.
+
+        Raises:
+            ServerError: reading ended before the last message up to `end`.
+        """
+        left = self._remote.next_message(self.start.first)
+        if left is not None and left.seq <= end:
+            raise ServerError(
+                f"{self._opened.name}: reading {self.info.name} ended at sequence {self.start.held:,}, and the server "
+                f"still has message {left.seq:,}: a replica of it may lag; nothing was skipped; run it again"
+            )
 
     def _take_new(self, rows: pa.Table) -> None:
         """Commit those of some messages that were not read before."""

@@ -11,7 +11,7 @@ import pytest
 
 from retention.context.context import OpenedStream
 from retention.core.message_rows import complete_rows
-from retention.errors import BusyError, RefusedError, Terminated, UsageError
+from retention.errors import BusyError, RefusedError, ServerError, Terminated, UsageError
 from retention.ingest.sync.run import SyncBounds, follow_sync, run_sync
 from retention.stores.lease import lease
 from tests.support.nats_oracle import Message
@@ -180,6 +180,25 @@ def test_a_stream_made_anew_in_the_middle_of_a_run_is_refused_before_the_commit(
     with pytest.raises(RefusedError, match=r"made anew or restored meanwhile.*4 messages up to"):
         run_sync(copy, remote, SyncBounds(batch_messages=2))
     assert held(copy).num_rows == 4
+
+
+def test_a_server_that_ends_too_early_makes_nothing_skipped(
+    copy: OpenedStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote = RecordedStream.of(messages(1, 10))
+    remote.without(9, 10)
+    read = RecordedStream.read
+
+    def lagging(self: RecordedStream, first: int, last: int, *bounds: int) -> Any:
+        return read(self, first, min(last, 6), *bounds)
+
+    with monkeypatch.context() as lies:
+        lies.setattr(RecordedStream, "read", lagging)
+        with pytest.raises(ServerError, match=r"still has message 7.*6 messages up to sequence 6"):
+            run_sync(copy, remote)
+    assert held(copy).num_rows == 6
+    assert run_sync(copy, remote).position == 10
+    assert_equal(copy, remote)
 
 
 def test_nothing_else_writes_to_a_copy(copy: OpenedStream, tmp_path: Path) -> None:
