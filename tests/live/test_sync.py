@@ -232,8 +232,8 @@ def test_consumers_and_the_configuration_come_along(
     (outcome,) = warehouse.sync(None, along)
     assert outcome.value is not None, outcome.sentence
     (note,) = outcome.value.notes
-    assert "max_msgs is -1 here and 1000 on the server" in note
-    assert 'retention is "interest" here and "limits" on the server' in note
+    assert "max_msgs is unlimited here and 1000 on the server" in note
+    assert "retention is interest here and limits on the server" in note
     (worker,) = warehouse.stream("COPY").consumers.list()
     assert (worker.name, worker.ack_floor["stream_seq"]) == ("worker", 0)
     assert warehouse.stream("COPY").plan().plan.removed_messages == 0

@@ -10,7 +10,9 @@ from typing import Any
 from retention.config import StreamConfig
 from retention.config.load import parse_stream
 from retention.config.server_json import server_config
+from retention.config.types import UNLIMITED
 from retention.context.context import OpenedStream
+from retention.core.units import format_duration
 from retention.errors import ConfigError, DamagedError
 from retention.storage import files
 from retention.storage.checksum import parse_json
@@ -27,6 +29,8 @@ _NOT_COMPARED = {
 }
 """Fields that keep or remove nothing in a copy that nobody publishes into."""
 
+_DURATIONS = ("max_age", "subject_delete_marker_ttl")
+
 
 @dataclass(frozen=True)
 class ConfigDifference:
@@ -37,7 +41,8 @@ class ConfigDifference:
     there: object
 
     def __str__(self) -> str:
-        return f"{self.key} is {_shown(self.here)} here and {_shown(self.there)} on the server"
+        here, there = (_shown(self.key, value) for value in (self.here, self.there))
+        return f"{self.key} is {here} here and {there} on the server"
 
 
 def keep_configuration(opened: OpenedStream, config: Mapping[str, Any]) -> None:
@@ -96,5 +101,11 @@ def _differing(
             yield ConfigDifference(key, ours.get(key), theirs.get(key))
 
 
-def _shown(value: object) -> str:
-    return "not set" if value is None else json.dumps(value)
+def _shown(key: str, value: object) -> str:
+    if value is None:
+        return "not set"
+    if value == UNLIMITED:
+        return "unlimited"
+    if key in _DURATIONS and isinstance(value, int):
+        return format_duration(value) if value else "off"
+    return str(value) if isinstance(value, str) else json.dumps(value)

@@ -23,8 +23,8 @@ def test_settings_that_remove_and_differ_are_said(tmp_path: Path) -> None:
     config = opened(tmp_path, ours).config.streams[0]
     (note,) = difference_notes(config, SERVER)
     assert note == (
-        "the configurations differ: max_age is 2592000000000000 here and 86400000000000 on the server; "
-        "max_msgs_per_subject is 5 here and -1 on the server"
+        "the configurations differ: max_age is 30d here and 1d on the server; "
+        "max_msgs_per_subject is 5 here and unlimited on the server"
     )
     same = {"name": "S", "sync": {}, "max_age": "1d"}
     assert difference_notes(opened(tmp_path, same).config.streams[0], SERVER) == []
