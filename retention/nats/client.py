@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from nats.aio.client import Client
@@ -10,6 +11,10 @@ from nats.aio.subscription import Subscription
 from retention.nats.collector import Collector
 from retention.nats.failures import NoTlsError
 from retention.nats.frames import FrameParser
+
+_HARMLESS = "returning true from eof_received() has no effect when using ssl"
+"""A warning of asyncio at the end of each TLS connection of the library."""
+logging.getLogger("asyncio").addFilter(lambda record: record.getMessage() != _HARMLESS)
 
 
 class LibraryClient(Client):

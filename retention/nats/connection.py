@@ -23,6 +23,8 @@ OPENED_WITHIN_S = 5.0
 """For the connection to one server, and for its first answer."""
 BACK_WITHIN_S = 120.0
 """A server that is restarted, or fails over, is waited for this long."""
+CLOSED_WITHIN_S = 1.0
+"""The library waits for the end of a TLS connection that failed, which does not come."""
 _LOOK_EVERY_S = 0.05
 _PERMISSION = re.compile(
     r"Permissions Violation for (Publish|Subscription) to \"(\S+)\"", re.IGNORECASE
@@ -106,7 +108,7 @@ class Connection:
             return
         with contextlib.suppress(Exception):
             if self._client is not None:
-                self.run(self._client.close())
+                self.run(self._drop(self._client))
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
 
@@ -230,7 +232,7 @@ class Connection:
 
     async def _drop(self, client: LibraryClient) -> None:
         with contextlib.suppress(Exception):
-            await client.close()
+            await asyncio.wait_for(client.close(), CLOSED_WITHIN_S)
 
     async def _on_disconnect(self) -> None:
         self.losses += 1

@@ -24,7 +24,7 @@ class FrameParser(Parser):
         super().__init__(client)
 
     def reset(self) -> None:
-        """Forget what came of an unfinished frame: the connection is a new one; deliveries that were not taken go, too."""
+        """Forget what came of an unfinished frame: and what was not taken: the connection is a new one."""
         super().reset()
         self._bytes = bytearray()
         self._at = 0

@@ -24,13 +24,13 @@ WITHIN = 20.0
 class NatsProcess:
     """A server with its store in a directory."""
 
-    def __init__(self, directory: Path, settings: str) -> None:
+    def __init__(self, directory: Path, settings: str, jetstream: str = "") -> None:
         self.port = _free_port()
         self.url = f"nats://127.0.0.1:{self.port}"
         self._config = directory / "nats.conf"
         self._config.write_text(
             f'listen: "127.0.0.1:{self.port}"\nserver_name: live\n'
-            f'jetstream {{ store_dir: "{directory}/store" }}\n{settings}'
+            f'jetstream {{ store_dir: "{directory}/store"\n{jetstream} }}\n{settings}'
         )
         self.log = directory / "log"
         self.start()
@@ -56,9 +56,9 @@ class NatsProcess:
 
 
 @contextmanager
-def nats_process(directory: Path, settings: str = "") -> Iterator[NatsProcess]:
-    """A server that is stopped at the end."""
-    process = NatsProcess(directory, settings)
+def nats_process(directory: Path, settings: str = "", jetstream: str = "") -> Iterator[NatsProcess]:
+    """A server that is stopped at the end; `jetstream` goes into that block of its configuration."""
+    process = NatsProcess(directory, settings, jetstream)
     try:
         yield process
     finally:
@@ -86,7 +86,7 @@ class Admin:
     def publish(
         self, subject: str, payloads: Sequence[bytes], headers: bytes | None = None
     ) -> None:
-        """Publish, with a header block byte for byte; the stream has the name of the first token. Returns when it has all."""
+        """Publish with a header block, and wait until the stream has all; its name is the subject's first token."""
         stream = subject.split(".", maxsplit=1)[0]
         last = self.last_seq(stream) + len(payloads)
         self.send(b"".join(_frame(subject, payload, headers) for payload in payloads))

@@ -1,0 +1,301 @@
+"""Connections as their users know them: each identity and each setting against a server that demands it."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from retention.errors import ServerError, UsageError
+from retention.nats.connection import Connection
+from retention.nats.settings import ConnectionSettings, settings_of
+from retention.nats.stream import RemoteStream
+from tests.support import nats_identities as identities
+from tests.support.nats_identities import Certificates, certificates
+from tests.support.nats_process import NatsProcess, admin, nats_process
+
+pytestmark = pytest.mark.live
+
+SECRET = "very-secret-word"  # noqa: S105
+COUNT = 3
+MIB = 1 << 20
+PERMISSIONS = (
+    "$JS.API.STREAM.INFO.ORDERS",
+    "$JS.API.CONSUMER.CREATE.ORDERS",
+    "$JS.API.CONSUMER.MSG.NEXT.ORDERS.*",
+    "$JS.API.CONSUMER.DELETE.ORDERS.*",
+)
+"""What a reader publishes to; `docs/how-to/connect-to-nats.md` has the table."""
+
+
+def fill(settings: ConnectionSettings, name: str = "ORDERS") -> None:
+    with admin(settings) as one:
+        one.create(name)
+        one.publish(f"{name}.a", [b"x"] * COUNT)
+
+
+def count(settings: ConnectionSettings) -> int:
+    with Connection.open(settings) as connection:
+        stream = RemoteStream(connection, "ORDERS")
+        return sum(batch.num_rows for batch in stream.read(1, stream.info().last_seq, 10, MIB))
+
+
+def context(directory: Path, **values: object) -> ConnectionSettings:
+    """Settings as they come out of a context of the NATS command line."""
+    folder = directory / "config" / "nats" / "context"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "live.json").write_text(json.dumps({"description": "", "nsc": "", **values}))
+    return settings_of(None, "live", {"XDG_CONFIG_HOME": str(directory / "config")})
+
+
+def refusal(settings: ConnectionSettings, kind: type[Exception] = UsageError) -> str:
+    with pytest.raises(kind) as caught:
+        count(settings)
+    sentence = str(caught.value)
+    assert SECRET not in sentence
+    assert SECRET not in repr(settings)
+    return sentence
+
+
+def test_user_and_password(tmp_path: Path) -> None:
+    with nats_process(tmp_path, f"authorization {{ user: me, password: {SECRET} }}") as server:
+        right = context(tmp_path, url=server.url, user="me", password=SECRET)
+        fill(right)
+        assert count(right) == COUNT
+        assert count(settings_of(f"nats://me:{SECRET}@127.0.0.1:{server.port}", None, {})) == COUNT
+        wrong = replace(right, password=SECRET + "x")
+        assert "refused user me (Authorization Violation)" in refusal(wrong)
+        assert "without other credentials" in refusal(settings_of(server.url, None, {}))
+        assert SECRET not in repr(right)
+        environment = {"NATS_URL": server.url, "NATS_USER": "me", "NATS_PASSWORD": SECRET}
+        assert count(settings_of(None, None, {**environment, "HOME": str(tmp_path)})) == COUNT
+
+
+def test_token(tmp_path: Path) -> None:
+    with nats_process(tmp_path, f"authorization {{ token: {SECRET} }}") as server:
+        right = context(tmp_path, url=server.url, token=SECRET)
+        fill(right)
+        assert count(right) == COUNT
+        assert count(settings_of(f"nats://{SECRET}@127.0.0.1:{server.port}", None, {})) == COUNT
+        assert "refused the token" in refusal(replace(right, token=SECRET + "x"))
+
+
+def test_nkey(tmp_path: Path) -> None:
+    one, other = identities.user(), identities.user()
+    seed, wrong = tmp_path / "user.nk", tmp_path / "other.nk"
+    seed.write_text(one.seed + "\n")
+    wrong.write_text(other.seed)
+    with nats_process(tmp_path, f"authorization {{ users: [{{nkey: {one.public}}}] }}") as server:
+        right = context(tmp_path, url=server.url, nkey=str(seed))
+        fill(right)
+        assert count(right) == COUNT
+        sentence = refusal(replace(right, nkey=str(wrong)))
+        assert f"refused the nkey {wrong}" in sentence
+        wrong.write_text(SECRET)
+        assert "holds no seed of a user" in refusal(replace(right, nkey=str(wrong)))
+        assert "No such file" in refusal(replace(right, nkey=str(tmp_path / "none")))
+
+
+@pytest.fixture(scope="module")
+def signed(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[NatsProcess, identities.Identity]]:
+    """A server of an operator, with a memory resolver, and the account whose users may come."""
+    operator, system, account = identities.operator(), identities.account(), identities.account()
+    preload = {
+        system.public: identities.account_token(operator, system, has_jetstream=False),
+        account.public: identities.account_token(operator, account, has_jetstream=True),
+    }
+    settings = (
+        f"operator: {operator.token(operator.public, {'type': 'operator'})}\n"
+        f"system_account: {system.public}\nresolver: MEMORY\n"
+        f"resolver_preload: {{ {', '.join(f'{key}: {jwt}' for key, jwt in preload.items())} }}\n"
+    )
+    with nats_process(tmp_path_factory.mktemp("jwt"), settings) as server:
+        yield server, account
+
+
+def test_credentials_file_jwt_and_bearer_token(
+    signed: tuple[NatsProcess, identities.Identity], tmp_path: Path
+) -> None:
+    server, account = signed
+    one = identities.user()
+    token = identities.user_token(account, one)
+    path = tmp_path / "me.creds"
+    path.write_text(identities.credentials(token, one.seed))
+    right = context(tmp_path, url=server.url, creds=str(path))
+    fill(right)
+    assert count(right) == COUNT
+    assert count(context(tmp_path, url=server.url, user_jwt=token, user_seed=one.seed)) == COUNT
+    bearer = identities.user_token(account, one, is_bearer=True)
+    assert count(context(tmp_path, url=server.url, user_jwt=bearer)) == COUNT
+    assert "refused the JWT" in refusal(context(tmp_path, url=server.url, user_jwt=token))
+    stranger = identities.user_token(identities.account(), one)
+    path.write_text(identities.credentials(stranger, one.seed))
+    assert f"refused the credentials {path}" in refusal(right)
+    path.write_text(SECRET)
+    assert "is no credentials file" in refusal(right)
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return certificates(tmp_path_factory.mktemp("pem"))
+
+
+def tls_block(pem: Certificates, more: str = "") -> str:
+    return (
+        f'tls {{ cert_file: "{pem.server_cert}", key_file: "{pem.server_key}", '
+        f'ca_file: "{pem.ca}", {more} }}'
+    )
+
+
+def test_tls_with_an_authority_of_its_own_and_a_client_certificate(
+    pem: Certificates, tmp_path: Path
+) -> None:
+    with nats_process(tmp_path, tls_block(pem, "verify: true")) as server:
+        given = {"url": server.url, "ca": pem.ca, "cert": pem.client_cert, "key": pem.client_key}
+        right = context(tmp_path, **given)
+        fill(right)
+        assert count(right) == COUNT
+        assert "NATS_CA" in refusal(replace(right, tls_ca=pem.other_ca))
+        assert "not accepted" in refusal(settings_of(server.url, None, {}))
+        assert "KEY_VALUES_MISMATCH" in refusal(replace(right, tls_key=pem.server_key))
+        without = replace(right, tls_cert=None, tls_key=None)
+        assert "CERTIFICATE_REQUIRED" in refusal(without)
+
+
+def test_a_server_without_tls_gets_no_credentials_where_tls_is_demanded(
+    pem: Certificates, tmp_path: Path
+) -> None:
+    with nats_process(
+        tmp_path, f"authorization {{ user: me, password: {SECRET} }}\ntrace: true"
+    ) as server:
+        url = f"tls://me:{SECRET}@127.0.0.1:{server.port}"
+        assert "has no TLS, and the settings demand it" in refusal(settings_of(url, None, {}))
+        ca = context(tmp_path, url=server.url, user="me", password=SECRET, ca=pem.ca)
+        assert "has no TLS" in refusal(ca)
+        assert "CONNECT" not in server.log.read_text()
+
+
+def test_tls_first_and_the_sentence_if_it_is_wrong_either_way(
+    pem: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("retention.nats.connection.OPENED_WITHIN_S", 1)
+    first, later = tmp_path / "first", tmp_path / "later"
+    first.mkdir()
+    later.mkdir()
+    with (
+        nats_process(first, tls_block(pem, "handshake_first: true")) as one,
+        nats_process(later, tls_block(pem)) as other,
+    ):
+        right = context(tmp_path, url=one.url, ca=pem.ca, tls_first=True)
+        fill(right)
+        assert count(right) == COUNT
+        assert "set tls_first" in refusal(replace(right, tls_first=False), Exception)
+        assert "leave out tls_first" in refusal(replace(right, servers=(other.url,)), Exception)
+
+
+def test_a_domain_and_an_api_prefix(tmp_path: Path) -> None:
+    with nats_process(tmp_path, "", "domain: hub") as server:
+        right = context(tmp_path, url=server.url, jetstream_domain="hub")
+        fill(settings_of(server.url, None, {}))
+        assert count(right) == COUNT
+        assert count(context(tmp_path, url=server.url, jetstream_api_prefix="$JS.hub.API")) == COUNT
+        wrong = context(tmp_path, url=server.url, jetstream_domain="nowhere")
+        sentence = refusal(wrong, ServerError)
+        assert "nobody answers to $JS.nowhere.API.STREAM.INFO.ORDERS (503)" in sentence
+        assert "domain nowhere" in sentence
+
+
+def test_an_imported_api(tmp_path: Path) -> None:
+    accounts = """accounts {
+      A: { jetstream: enabled, users: [{user: a, password: a}],
+           exports: [{service: "$JS.API.>", response_type: stream, accounts: [B]}] }
+      B: { users: [{user: b, password: b}],
+           imports: [{service: {account: A, subject: "$JS.API.>"}, to: "JSA.>"}] } }"""
+    with nats_process(tmp_path, accounts) as server:
+        fill(context(tmp_path, url=server.url, **dict.fromkeys(("user", "password"), "a")))
+        given = {"url": server.url, "user": "b", "password": "b"}
+        assert count(context(tmp_path, **given, jetstream_api_prefix="JSA")) == COUNT
+        assert "JetStream not enabled for account (server error 10039)" in refusal(
+            context(tmp_path, **given)
+        )
+
+
+@contextmanager
+def restricted(
+    directory: Path, publish: tuple[str, ...], subscribe: str = "_INBOX.>"
+) -> Iterator[tuple[NatsProcess, ConnectionSettings]]:
+    """A server with a stream, and settings of a user who may do that much."""
+    rights = f"publish: {json.dumps(publish)}, subscribe: {json.dumps(subscribe)}"
+    users = (
+        f"accounts {{ A: {{ jetstream: enabled, users: [{{user: all, password: all}}, "
+        f"{{user: me, password: me, permissions: {{ {rights} }} }}] }} }}"
+    )
+    with nats_process(directory, users) as server:
+        fill(settings_of(f"nats://all:all@127.0.0.1:{server.port}", None, {}))
+        yield server, settings_of(f"nats://me:me@127.0.0.1:{server.port}", None, {})
+
+
+def test_the_least_permissions_are_enough(tmp_path: Path) -> None:
+    with restricted(tmp_path, PERMISSIONS) as (_, settings):
+        assert count(settings) == COUNT
+
+
+@pytest.mark.parametrize("missing", PERMISSIONS[:3])
+def test_a_missing_permission_is_named(tmp_path: Path, missing: str) -> None:
+    with restricted(tmp_path, tuple(set(PERMISSIONS) - {missing})) as (_, settings):
+        assert f"allow publish on {missing.rstrip('*')}" in refusal(settings)
+
+
+def test_a_reader_that_may_not_delete_its_consumer_still_reads(tmp_path: Path) -> None:
+    with restricted(tmp_path, PERMISSIONS[:3]) as (_, settings):
+        assert count(settings) == COUNT
+
+
+def test_an_inbox_prefix(tmp_path: Path) -> None:
+    with restricted(tmp_path, PERMISSIONS, "_INBOX_me.>") as (_, settings):
+        sentence = refusal(settings)
+        assert "refused to subscribe to _INBOX." in sentence
+        assert "set the inbox prefix" in sentence
+        assert count(replace(settings, inbox_prefix="_INBOX_me")) == COUNT
+
+
+def test_an_account_without_jetstream(tmp_path: Path) -> None:
+    with nats_process(tmp_path, "accounts { A: { users: [{user: a, password: a}] } }") as server:
+        settings = settings_of(f"nats://a:a@127.0.0.1:{server.port}", None, {})
+        assert "JetStream not enabled for account" in refusal(settings)
+
+
+def test_servers_that_cannot_be_reached_are_named(tmp_path: Path) -> None:
+    with nats_process(tmp_path) as server:
+        two = f"nats://127.0.0.1:1,{server.url}"
+        fill(settings_of(two, None, {}))
+        assert count(settings_of(two, None, {})) == COUNT
+    gone = settings_of(f"nats://127.0.0.1:1,{server.url}", None, {})
+    sentence = refusal(gone, ServerError)
+    assert f"127.0.0.1:1, 127.0.0.1:{server.port}" in sentence
+    assert "start the server" in sentence
+    nowhere = refusal(settings_of("nats://nowhere.invalid", None, {}), ServerError)
+    assert "nowhere.invalid:4222" in nowhere
+    assert "correct the host" in nowhere
+
+
+def test_something_else_that_answers_at_the_port_is_told() -> None:
+    with http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as web:
+        thread = threading.Thread(target=web.serve_forever)
+        thread.start()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("retention.nats.connection.OPENED_WITHIN_S", 0.5)
+            sentence = refusal(
+                settings_of(f"nats://127.0.0.1:{web.server_port}", None, {}), ServerError
+            )
+        web.shutdown()
+        thread.join()
+    assert "sent nothing in time" in sentence
