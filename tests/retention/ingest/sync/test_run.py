@@ -62,6 +62,7 @@ def test_a_stream_that_begins_late_and_ends_in_a_gap_keeps_its_sequences(
     remote.without(1_004, 1_005)
     done = run_sync(copy, remote)
     assert (done.messages, done.position, done.missed.count) == (4, 1_005, 0)
+    assert copy.store.snapshot().counters.next_seq == {0: 1_006}
     remote.publish(messages(1_006, 1_006))
     assert run_sync(copy, remote).messages == 1
     assert_equal(copy, remote)
