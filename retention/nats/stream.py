@@ -102,8 +102,15 @@ class RemoteStream:
 
     def message(self, seq: int) -> StoredMessage | None:
         """One message (`STREAM.MSG.GET`); None if the stream does not hold it."""
+        return self._message({"seq": seq})
+
+    def next_message(self, seq: int) -> StoredMessage | None:
+        """The first message at or above a sequence (`STREAM.MSG.GET`); None if the stream holds none there."""
+        return self._message({"seq": seq, "next_by_subj": ">"})
+
+    def _message(self, wanted: dict[str, Any]) -> StoredMessage | None:
         try:
-            work = call(self._connection, f"STREAM.MSG.GET.{self.name}", {"seq": seq})
+            work = call(self._connection, f"STREAM.MSG.GET.{self.name}", wanted)
             stored = self._connection.run(work)["message"]
         except ApiError as error:
             if error.code == NO_MESSAGE:

@@ -24,6 +24,7 @@ COMMANDS = [
         "import",
         "export",
         "mirror",
+        "sync",
         "simulate",
         "replay",
         "plan",

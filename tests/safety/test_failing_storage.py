@@ -26,7 +26,7 @@ QUICK = ("publish", "first-publish", "import", "apply")
 """The commands that cover every way to write."""
 WITH_A_RIVAL = "race"
 """Commands with a rival's commit between the old and the new state."""
-IN_COMMITS = (WITH_A_RIVAL, "mirror", "ingest", "purge", "publish-topic", "begin-anew")
+IN_COMMITS = (WITH_A_RIVAL, "mirror", "sync", "ingest", "purge", "publish-topic", "begin-anew")
 """Commands with several commits, which may end after any of them."""
 UNKNOWABLE = (("iggy", Kind.STALE), ("source", Kind.STALE))
 """An import or an ingest cannot detect files missing from a listing of a foreign directory."""
@@ -143,11 +143,13 @@ class Trial:
                 yield f"{key} is {found[key]} after a second try, not {wanted}"
 
     def _untold(self, held: Any, told: dict[str, Any]) -> Iterator[str]:
-        """A mirror that stops between two commits says so, unless the outcome is unknown.
+        """A mirror or a sync that stops between two commits says so, unless the outcome is unknown.
 
         So does an ingest that says that nothing was changed.
         """
-        has_to_tell = self.name == "mirror" or (self.name == "ingest" and claims(told["sentence"]))
+        has_to_tell = self.name in ("mirror", "sync") or (
+            self.name == "ingest" and claims(told["sentence"])
+        )
         is_between = has_to_tell and held not in (self.old, self.new)
         is_told = (
             " before, and are kept" in told["sentence"] or told["error"] == "CommitUnknownError"
