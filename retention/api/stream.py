@@ -33,7 +33,8 @@ from retention.rules.requests import delete_request
 from retention.views.notebook import ShownErasure, ShownLatest
 
 if TYPE_CHECKING:
-    pass
+    from retention.ingest.sync.result import Synced
+    from retention.ingest.sync.session import SyncOptions
 
 
 @checked_class
@@ -169,6 +170,23 @@ class Stream(Log):
             RefusedError: the stream contains, or contained, other messages.
         """
         return import_nats_backup(self.opened, path, strict=strict)
+
+    def sync(self, options: SyncOptions | None = None) -> Synced:
+        """Bring the stream up to the last sequence that its server has now; it has `sync` in its configuration.
+
+        Args:
+            options: the connection and the bounds, `retention.ingest.sync.session.SyncOptions`; None: those of the
+                configuration.
+
+        Raises:
+            UsageError: it has no `sync`, or an option is wrong.
+            RefusedError: the server's stream is another one than before, cannot be synced or cannot be reached, or
+                removed more messages before they were copied than may be missed. Earlier batches are kept.
+            BusyError: another sync of the stream runs.
+        """
+        from retention.ingest.sync.session import OPTIONS, sync_stream
+
+        return sync_stream(self.opened, options or OPTIONS)
 
     def export_nats_backup(self, target: str | Path) -> Exported:
         """Write a NATS backup that a server restores: an archive, or a directory for `nats stream restore`.

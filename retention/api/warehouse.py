@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from retention.api.audit import Audit
 from retention.api.catalog_names import directory_of_table
+from retention.api.copying import Copying
 from retention.api.holding import Holding
 from retention.api.maintenance import Maintenance
 from retention.api.pausing import Pausing
@@ -60,13 +61,21 @@ if TYPE_CHECKING:
     from retention.api.table import Table
     from retention.api.topic import Topic
     from retention.delivery.consumer import BatchConsumer
-    from retention.ingest.mirror.run import Mirrored
     from retention.views.notebook import ShownStats
 
 
 @checked_class
 class Warehouse(
-    Public, Maintenance, Pausing, Holding, RunHistory, TablePasses, Audit, WarehousePicture, Reports
+    Public,
+    Maintenance,
+    Pausing,
+    Holding,
+    Copying,
+    RunHistory,
+    TablePasses,
+    Audit,
+    WarehousePicture,
+    Reports,
 ):
     """The streams under one directory or object-store prefix, and their configuration."""
 
@@ -273,32 +282,6 @@ class Warehouse(
                 return apply_plan(opened, by_name[name], engines, guards or Guards())
 
             return Outcomes(act_sequentially(by_name, act, self.clock, watch))
-
-    def mirror(
-        self, names: Iterable[str] | None = None, as_of: Instant = None, watch: Watch | None = None
-    ) -> list[Outcome[Mirrored]]:
-        """Carry new messages to streams (all with a mirror or sources, if `names` is None), origins first.
-
-        Messages of sources are stored at `as_of`, those of a mirror keep their time.
-
-        Raises:
-            UsageError: `as_of` is not an instant, or later than the clock.
-        """
-        from retention.ingest.mirror.origin import in_order, origins_of
-        from retention.ingest.mirror.run import run_mirror
-
-        chosen = self._named(names, among=self.mirrored())
-        instant = self.instant(as_of)
-        if instant > self.clock():
-            raise UsageError("messages cannot be stored later than now: give an earlier as_of")
-
-        def act(name: str) -> Mirrored:
-            target = self._known(name)
-            return run_mirror(target, list(origins_of(target.config, self._known)), instant)
-
-        return Outcomes(
-            act_sequentially(in_order(self.config.streams, chosen), act, self.clock, watch)
-        )
 
     def instant(self, as_of: Instant) -> int:
         """An instant in nanoseconds since the epoch; None: the clock's."""

@@ -28,6 +28,7 @@ _ORDER = (
         "import",
         "export",
         "mirror",
+        "sync",
         "simulate",
         "plan",
         "apply",

@@ -33,6 +33,7 @@ EXAMPLES: dict[str, tuple[str, tuple[int, ...]]] = {
     "import iggy-log": ("import iggy-log data/streams/1/topics/1 --topic clicks", _CHANGE),
     "export nats-backup": ("export nats-backup ORDERS ORDERS.arc", _LOOK),
     "mirror": ("mirror ORDERS_COPY", _CHANGE_ALL),
+    "sync nats": ("sync nats ORDERS --context prod", _CHANGE_ALL),
     "plan": ("plan ORDERS --as-of now-1d --exit-code", (0, 2, 3, 4, 5, 6)),
     "simulate": ("simulate ORDERS --set max_age=7d --at now+30d", (0, 2, 4, 6)),
     "apply": ("apply ORDERS --as-of 2026-11-20 --yes", _CHANGE_ALL),

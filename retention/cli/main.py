@@ -29,6 +29,7 @@ from retention.cli import (  # noqa: F401  (each adds its commands)
     runs,
     sandbox,
     simulating,
+    syncing,
     verifying,
     viewing,
     writing,

@@ -50,6 +50,15 @@ class StreamSource(ConfigMapping):
     consumer: SourceConsumer | None = None
 
 
+class SyncSource(ConfigMapping):
+    """The stream of a live NATS server with which a stream is kept in step; neither field may hold a secret."""
+
+    server: str = ""
+    context: str = ""
+    stream: str = ""
+    max_missed: Count = 0
+
+
 class Republish(ConfigMapping):
     """The republishing of stored messages: from the subjects `src` to `dest`."""
 

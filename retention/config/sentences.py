@@ -89,6 +89,7 @@ _STREAM = (
         " least 1s. Enables allow_msg_ttl and allow_rollup_hdrs.",
         "mirror": "The stream of this warehouse that `retention mirror` copies; external is refused there.",
         "sources": "The streams of this warehouse from which `retention mirror` copies; external is refused there.",
+        "sync": "The stream of a live NATS server that `retention sync nats` copies; nothing else writes here.",
         "subject_transform": "Renames subjects when messages are published or mirrored.",
         "consumer_limits": "Defaults and bounds of the stream's consumers.",
         "whole_segments": "Only whole sealed segments are removed, once each of their messages may be. Excludes"
@@ -250,6 +251,12 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "subject_transforms": "Renames of subjects during the copy, from src to dest.",
         "external": "A stream of another account; checked, and refused by `retention mirror`.",
         "consumer": _SERVER_ONLY,
+    },
+    "SyncSource": {
+        "server": "The server's URL, or several with commas; without a user, password or token.",
+        "context": "The name of a context of the `nats` command, which has the URL and the credentials.",
+        "stream": "The stream's name on the server, by default the same name.",
+        "max_missed": "The most sequences that the server may have removed before they were copied; 0: none.",
     },
 }
 """The name of a model → key → its effect. Keys of consumers are in docs/semantics/consumers.md."""

@@ -17,6 +17,7 @@ _OURS = {
     "unmatched",
     "release_share",
     "hold_for_consumers",
+    "sync",
     "consumers",
     "holds",
 }

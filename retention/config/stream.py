@@ -9,6 +9,7 @@ from pydantic import model_validator
 from retention.config.checks.consumer import listed_consumers_refusals
 from retention.config.checks.origins import origin_refusals
 from retention.config.checks.stream import stream_refusals
+from retention.config.checks.sync import sync_refusals
 from retention.config.consumer_defaults import with_server_defaults
 from retention.config.stream_fields import StreamFields
 from retention.config.types import (
@@ -35,7 +36,7 @@ class StreamConfig(StreamFields):
 
     @model_validator(mode="after")
     def _check_and_normalise(self) -> Self:
-        refusals = [*stream_refusals(self), *origin_refusals(self)]
+        refusals = [*stream_refusals(self), *origin_refusals(self), *sync_refusals(self)]
         for changes in (_derived(self), _implied(self), _sealed(self)):
             self.__dict__.update(changes)
         refusals += listed_consumers_refusals(self, self.consumers)
@@ -121,7 +122,7 @@ def _none_if_unlimited(limit: int) -> int | None:
 
 def _derived(stream: StreamConfig) -> dict[str, object]:
     """Defaults that depend on other fields (STREAM.CREATE)."""
-    if stream.mirror is not None or stream.sources:
+    if stream.mirror is not None or stream.sources or stream.sync is not None:
         return {"num_replicas": stream.num_replicas or 1}
     window = stream.duplicate_window or DEFAULT_DUPLICATE_WINDOW_NS
     return {

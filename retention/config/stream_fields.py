@@ -17,6 +17,7 @@ from retention.config.nested import (
     Republish,
     StreamSource,
     SubjectTransform,
+    SyncSource,
 )
 from retention.config.types import (
     UNLIMITED,
@@ -84,5 +85,6 @@ class StreamFields(StorageSettings, Selected, DescriptiveFields):
     unmatched: Unmatched = "keep"
     release_share: Annotated[Share, WithJsonSchema({"const": 0})] = 0
     hold_for_consumers: ConsumerHold | None = None
+    sync: SyncSource | None = None
     holds: tuple[StreamHold, ...] = ()
     consumers: tuple[ConsumerConfig, ...] = ()

@@ -38,6 +38,7 @@ from retention.errors import (
     RefusedError,
     RetentionError,
     StalePlanError,
+    UsageError,
 )
 from retention.ingest.idempotency import BatchIdentity, is_repeat
 from retention.ingest.recorded_commit import Removal, commit_removal
@@ -60,6 +61,19 @@ def refuse_topic_of(config: StreamConfig) -> None:
         "publish or append to it, import the logs of an Iggy server with `retention import iggy-log DIR --topic "
         f"{config.name}`, or name a stream",
     )
+
+
+def refuse_synced(config: StreamConfig) -> None:
+    """Refuse to write anything but its server's messages to a stream that is kept in step with a live server.
+
+    Raises:
+        UsageError: the stream has `sync` in its configuration.
+    """
+    if config.sync is not None:
+        raise UsageError(
+            f"{config.name}: it is kept in step with a live server (sync), so that others' messages would take "
+            "sequences of that server; nothing was written; publish to the server, or into another stream"
+        )
 
 
 @dataclass(frozen=True)
@@ -101,6 +115,7 @@ def append_rows(
         VerificationError: the staged files differ from what was written; nothing was committed.
     """
     refuse_topic_of(opened.config)
+    refuse_synced(opened.config)
     dialect = JetStream.of(opened.config)
     with appending(opened, identity) as append:
         for attempt in append.attempts():

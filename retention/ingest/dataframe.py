@@ -12,7 +12,7 @@ from retention.context.context import OpenedStream
 from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
 from retention.core.labels import labelled, on_stream
 from retention.dialects.column_mapping import ColumnMapping
-from retention.ingest.append import Appended, appending
+from retention.ingest.append import Appended, appending, refuse_synced
 from retention.ingest.idempotency import BatchIdentity, MicroBatch
 from retention.planners.scratch import new_scratch
 
@@ -68,6 +68,7 @@ def append_frame(
     from retention.engines.spark.engine import SparkEngine
     from retention.engines.spark.session import refuse_stopped
 
+    refuse_synced(opened.config)
     refuse_stopped(frame.sparkSession)
     engine = SparkEngine(frame.sparkSession)
     with closing(new_scratch(opened, engine)) as scratch:
@@ -96,6 +97,7 @@ def append_blocks(
     from retention.engines.local import LocalEngine
     from retention.engines.spark.append import rows_of_tasks
 
+    refuse_synced(opened.config)
     rows = rows_of_tasks(LocalEngine(), opened.dialect, blocks, directory)
     return _append(opened, rows, batch)
 

@@ -28,7 +28,13 @@ from retention.datafile.segment_writer import PARTITION, Staged, stage_rows
 from retention.dialects.jetstream import JetStream
 from retention.errors import RefusedError, UsageError
 from retention.formats.jsonl import LeaveOut, Line, SkippedLine, Unread, parse_messages
-from retention.ingest.append import AppendAttempt, Appended, appending, refuse_topic_of
+from retention.ingest.append import (
+    AppendAttempt,
+    Appended,
+    appending,
+    refuse_synced,
+    refuse_topic_of,
+)
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.publish_checks import Answers, Batch, answer
 from retention.ingest.recorded_commit import Removal, recorded_removal
@@ -144,6 +150,7 @@ def publish(
             progress.
     """
     refuse_topic_of(opened.config)
+    refuse_synced(opened.config)
     now = opened.clock()
     unread = Unread() if leave_out else None
     batch = _batch(parse_messages(lines, now, unread, times), opened.config)
@@ -178,6 +185,7 @@ def publish_decided(
         BusyError: other writers kept committing first; for a roll-up, another run is in progress.
     """
     refuse_topic_of(opened.config)
+    refuse_synced(opened.config)
     rolling_up = _rolling_up(opened, opened.clock(), asks=rolls_up)
     with rolling_up as run, appending(opened, turns=turns) as append:
         for attempt in append.attempts():

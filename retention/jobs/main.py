@@ -6,7 +6,18 @@ import argparse
 import sys
 from importlib import import_module
 
-JOBS = ("retain", "plan", "compact", "reclaim", "fold", "ingest", "mirror", "doctor", "verify")
+JOBS = (
+    "retain",
+    "plan",
+    "compact",
+    "reclaim",
+    "fold",
+    "ingest",
+    "mirror",
+    "doctor",
+    "verify",
+    "sync",
+)
 """The names of the jobs; each is a module of this package with a function `main`."""
 
 

@@ -116,6 +116,8 @@ class Step(StrEnum):
     """Uncommitted staged files are deleted."""
     CONSUMERS_KEPT = "import.consumers-kept"
     """The consumers of a backup are written."""
+    SERVER_CONFIG_KEPT = "sync.config-kept"
+    """The configuration of a server's stream is beside its copy."""
     OFFSETS_KEPT = "import.offsets-kept"
     """The stored offsets of a topic are written."""
     CONSUMER_WRITTEN = "consumer.written"

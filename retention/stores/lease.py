@@ -21,7 +21,7 @@ from retention.storage.crash_points import Step, reached
 from retention.storage.errors import as_storage_errors
 from retention.stores.checks.exclusion import refuse_without_exclusion
 
-KINDS = ("maintenance", "append")
+KINDS = ("maintenance", "append", "sync")
 
 EXPIRY_S = 60.0
 """The time, in seconds, for which a lease on an object store outlives its holder."""
@@ -42,7 +42,7 @@ def lease(
 
     Args:
         root: `<warehouse>/streams/<name>`.
-        kind: `maintenance` or `append`.
+        kind: one of `KINDS`.
         clock: the wall clock, nanoseconds since the epoch; tells rivals when the lease was taken.
         wait_s: the time to wait for a live holder, seconds.
         expiry_s: on object stores, the time from a dead holder's last renewal until its lease is free, seconds.

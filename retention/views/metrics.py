@@ -37,11 +37,16 @@ HELP: Mapping[str, str] = {
     "retention_stream_pending_merges": "Merges that the last compaction planned and left for the next one.",
     "retention_stream_reclaimed_bytes": "Bytes of dead files that the last reclaim deleted.",
     "retention_stream_mirrored_messages": "Messages that the last run copied to the stream.",
+    "retention_stream_synced_messages": "Messages that the last sync copied from the server.",
+    "retention_stream_sync_missed_sequences": "Sequences that the server removed before the last sync copied them.",
+    "retention_stream_sync_behind_sequences": "Sequences of the server that were not read when the last sync ended.",
     "retention_stream_removed_messages_total": "Messages that runs removed, by rule.",
     "retention_stream_removed_bytes_total": "Bytes of the messages that runs removed.",
     "retention_stream_merged_files_total": "Files that compactions merged.",
     "retention_stream_reclaimed_bytes_total": "Bytes of dead files that reclaims deleted.",
     "retention_stream_mirrored_messages_total": "Messages that runs copied to the stream.",
+    "retention_stream_synced_messages_total": "Messages that syncs copied from the server.",
+    "retention_stream_sync_missed_sequences_total": "Sequences that the server removed before syncs copied them.",
     "retention_stream_messages": "Messages in the stream after the run.",
     "retention_stream_bytes": "Bytes of the messages in the stream, as the broker counts them.",
     _UNLISTED: "Whether no configuration lists the stream any more (1), so that nothing is removed, or one does (0).",
@@ -206,6 +211,10 @@ def _of_report(entry: Mapping[str, Any], rules: Sequence[str]) -> Iterator[tuple
         yield "reclaimed_bytes", entry["bytes"], ""
     elif "origins" in entry:
         yield "mirrored_messages", entry["messages"], ""
+    elif "missed_ranges" in entry:
+        yield "synced_messages", entry["messages"], ""
+        yield "sync_missed_sequences", entry["missed"], ""
+        yield "sync_behind_sequences", entry["behind"], ""
 
 
 def _of_measures(measures: Measures) -> Iterator[tuple[str, str, float]]:

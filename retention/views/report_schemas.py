@@ -14,6 +14,7 @@ from retention.core.dropped import StreamDrop
 from retention.history.compaction_report import CompactionReport
 from retention.history.report import FORMAT_VERSION, KIND, RunReport
 from retention.ingest.mirror.pull import PullResult
+from retention.ingest.sync.missed import MissedRange
 from retention.ingest.table_source import Ingested
 from retention.plan.ahead_of_clock import AheadOfClock
 from retention.plan.extent import Extent
@@ -40,6 +41,7 @@ def report_schemas() -> dict[str, Schema]:
         "compact": _compacted(),
         "reclaim": _reclaimed(),
         "mirror": _mirrored(),
+        "sync": _synced(),
         "verify": _verified("stream"),
     }
     tables = {
@@ -266,6 +268,17 @@ def _mirrored() -> Schema:
     origins = {"origins": _list(_object(_fields(PullResult)))}
     return _object(
         {"stream": _STRING} | counts | bounds | origins, {"seconds": _NUMBER, "error": _ERROR}
+    )
+
+
+def _synced() -> Schema:
+    counts = dict.fromkeys(("messages", "bytes", "commits", "missed"), _INTEGER)
+    texts = dict.fromkeys(("origin", "created", "ended"), _or_null(_STRING))
+    bounds = dict.fromkeys(("position", "last_seq", "behind"), _or_null(_INTEGER))
+    lists = {"missed_ranges": _list(_object(_fields(MissedRange))), "notes": _list(_STRING)}
+    return _object(
+        {"stream": _STRING, "restored": _BOOLEAN} | counts | texts | bounds | lists,
+        {"seconds": _NUMBER, "error": _ERROR},
     )
 
 

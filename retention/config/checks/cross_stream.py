@@ -71,7 +71,8 @@ def _subjects(written: Written) -> Iterator[Mistake]:
 
 def _effective_subjects(values: Mapping[str, object]) -> list[str]:
     listed = values.get("subjects")
-    if not listed and not values.get("mirror") and not values.get("sources"):
+    takes = any(values.get(key) not in (None, [], {}) for key in ("mirror", "sources"))
+    if not listed and not takes and values.get("sync") is None:
         listed = [values.get("name")]
     subjects = listed if isinstance(listed, list) else []
     return [

@@ -1,0 +1,116 @@
+"""The command that copies new messages from live servers: sync."""
+
+# ruff: noqa: FBT002, PLR0913, PLR0917  (typer makes options of parameters)
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from retention.cli.app import app
+from retention.cli.arguments import Tags, complete_stream
+from retention.cli.output import chosen_streams, finish, put_outcomes
+from retention.cli.progress import progress
+from retention.cli.settings import settings_of
+from retention.core.units import parse_size
+from retention.core.wording import counted
+from retention.errors import UsageError
+
+if TYPE_CHECKING:
+    from retention.ingest.sync.result import Synced
+
+syncs = typer.Typer(help="Copy new messages from live servers.", no_args_is_help=True)
+app.add_typer(syncs, name="sync")
+
+Copies = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="STREAM",
+        show_default=False,
+        autocompletion=complete_stream,
+        help="Names or patterns. Default: all streams with sync.",
+    ),
+]
+
+
+@syncs.command("nats")
+def nats(
+    ctx: typer.Context,
+    streams: Copies = None,
+    tags: Tags = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="The server, or several with commas. Default: as configured."
+        ),
+    ] = None,
+    context: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="A context of the `nats` command, instead of a URL."),
+    ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow/--once",
+            help="Go on until a signal, with a commit about each second; or end at the server's present end.",
+        ),
+    ] = False,
+    batch_messages: Annotated[
+        int, typer.Option(metavar="N", help="The most messages of a commit.")
+    ] = 50_000,
+    batch_bytes: Annotated[
+        str,
+        typer.Option(metavar="SIZE", help="The most bytes of a commit, except for one message."),
+    ] = "64MiB",
+    max_missed: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Accept this many sequences that the server removed first. Default: as configured, else 0.",
+        ),
+    ] = None,
+    with_config: Annotated[
+        bool,
+        typer.Option("--with-config", help="Keep the server's configuration beside the stream."),
+    ] = False,
+    with_consumers: Annotated[
+        bool,
+        typer.Option(
+            "--with-consumers",
+            help="Bring the consumers, with the messages that they have settled.",
+        ),
+    ] = False,
+) -> None:
+    """Copy the new messages of JetStream streams: sequences, times, headers and payloads unchanged."""
+    settings = settings_of(ctx)
+    warehouse = settings.open()
+    from retention.ingest.sync.session import SyncOptions
+    from retention.views.sync import sync_entry, sync_text
+
+    options = SyncOptions(
+        server=server,
+        context=context,
+        batch_messages=batch_messages,
+        batch_bytes=parse_size(batch_bytes),
+        max_missed=max_missed,
+        with_config=with_config,
+        with_consumers=with_consumers,
+    )
+    names = chosen_streams(warehouse, streams, tags, warehouse.synced())
+    if follow and len(names) != 1:
+        raise UsageError(
+            f"--follow keeps one stream in step, and {counted(len(names), 'stream is', 'streams are')} meant; nothing "
+            "was copied; run one command for each stream"
+        )
+    instant = warehouse.instant(None)
+    with progress(settings, "syncing", len(names), _came) as watch:
+        if follow:
+            outcomes = [warehouse.follow(names[0], options)]
+        else:
+            outcomes = warehouse.sync(names, options, watch) if names else []
+    put_outcomes(settings, outcomes, instant, sync_text, sync_entry)
+    finish(outcomes)
+
+
+def _came(synced: Synced) -> str:
+    return f"synced, copied {counted(synced.messages, 'message')}"

@@ -1,0 +1,1 @@
+"""A stream in step with a stream of a live NATS server: its messages, sequences and times, unchanged."""

@@ -1,0 +1,299 @@
+"""Copying the new messages of a server's stream in bounded batches, each committed once with its position."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from retention.context.context import OpenedStream
+from retention.core import message_rows
+from retention.core.spoken_commands import command
+from retention.core.wording import counted
+from retention.datafile.segment_writer import PARTITION, stage_rows
+from retention.dialects.jetstream import JetStream
+from retention.errors import BusyError, RefusedError, Terminated
+from retention.ingest.append import Appended, appending, refuse_topic_of
+from retention.ingest.progress import naming_progress
+from retention.ingest.sync.fitness import refuse_unfit
+from retention.ingest.sync.missed import NONE_MISSED, KnownGaps, Missed, missed_in
+from retention.ingest.sync.position import SyncStart, identity_of, refuse_moved, start_of
+from retention.ingest.sync.result import Ended, Synced
+from retention.storage.signals import uninterrupted
+from retention.stores.lease import lease
+
+if TYPE_CHECKING:
+    from retention.nats.stream import RemoteStream, StreamInfo
+
+MOST_KNOWN_GAPS = 100_000
+"""A server's deleted sequences are asked for up to this number; above it, those below its first count as missed."""
+_TABLE_BYTES = 8 << 20
+"""The approximate size of the tables that are written at a time."""
+
+
+@dataclass(frozen=True)
+class SyncBounds:
+    """The bounds of a batch, and of what may be missed."""
+
+    batch_messages: int = 50_000
+    batch_bytes: int = 64 << 20
+    """Bytes of subjects, headers and payloads; one message may exceed it."""
+    max_missed: int = 0
+    """The most sequences of a run that the server may have removed before they were copied."""
+    linger_s: float = 1.0
+    """In `follow_sync`: the longest time between a message's arrival and its commit's beginning, seconds."""
+
+
+BOUNDS = SyncBounds()
+
+
+def no_companions(_last_seq: int) -> None:
+    """Bring nothing along with the messages."""
+
+
+def run_sync(
+    opened: OpenedStream,
+    remote: RemoteStream,
+    bounds: SyncBounds = BOUNDS,
+    along: Callable[[int], None] = no_companions,
+) -> Synced:
+    """Bring a stream up to the last sequence that its server has now.
+
+    Every batch is one commit with the position after it, so that a run that was killed goes on after its last commit.
+    Sequences, times, subjects, headers and payloads are the server's; its gaps stay gaps.
+
+    Args:
+        opened: the stream, which is created if it does not exist.
+        remote: the server's stream.
+        bounds: the bounds of a batch.
+        along: called before the first message and after every batch, with the stream's last sequence.
+
+    Raises:
+        RefusedError: the server's stream is another one than before, cannot be synced, or removed more messages before
+            they were copied than `max_missed`; or others wrote to the stream. Earlier batches are kept.
+        BusyError: another sync of the stream runs, the append lease is held, or others kept committing first.
+    """
+    with _running(opened, remote, bounds, along) as run:
+        run.catch_up(run.info.last_seq)
+        return run.result("end")
+
+
+def follow_sync(
+    opened: OpenedStream,
+    remote: RemoteStream,
+    bounds: SyncBounds = BOUNDS,
+    along: Callable[[int], None] = no_companions,
+) -> Synced:
+    """Keep a stream in step with its server until a signal ends this process, or the server's stream is sealed.
+
+    Args:
+        opened: the stream, which is created if it does not exist.
+        remote: the server's stream.
+        bounds: the bounds of a batch.
+        along: called before the first message and after every batch, with the stream's last sequence.
+
+    Raises:
+        RefusedError: as `run_sync`.
+        BusyError: as `run_sync`.
+    """
+    with _running(opened, remote, bounds, along) as run:
+        ended: Ended = "signal"
+        try:
+            if run.follow():
+                ended = "sealed"
+        except (KeyboardInterrupt, Terminated):
+            pass
+        return run.result(ended)
+
+
+@contextmanager
+def _running(
+    opened: OpenedStream,
+    remote: RemoteStream,
+    bounds: SyncBounds,
+    along: Callable[[int], None],
+) -> Iterator[_SyncRun]:
+    """A run that no other sync of the stream disturbs."""
+    refuse_topic_of(opened.config)
+    with lease(opened.root, "sync", opened.clock, wait_s=opened.wait_s):
+        info = remote.info()
+        refuse_unfit(opened, info)
+        start = start_of(opened, remote, info)
+        along(start.held)
+        run = _SyncRun(opened, remote, bounds, along, info, start)
+        with naming_progress(run.progress):
+            yield run
+
+
+class _SyncRun:
+    """A run: its position, and the sums so far."""
+
+    def __init__(
+        self,
+        opened: OpenedStream,
+        remote: RemoteStream,
+        bounds: SyncBounds,
+        along: Callable[[int], None],
+        info: StreamInfo,
+        start: SyncStart,
+    ) -> None:
+        self._opened, self._remote, self._bounds, self._along = opened, remote, bounds, along
+        self.info, self.start = info, start
+        self._is_restored = start.is_restored
+        self._known = _known_gaps(remote, info)
+        self._missed = NONE_MISSED
+        self._messages = self._bytes = self._commits = 0
+
+    def follow(self) -> bool:
+        """Copy what comes, until the server's stream is sealed; returns whether it is."""
+        bounds, last_seq = self._bounds, self.info.last_seq
+        batches = self._remote.follow(
+            self.start.first, bounds.batch_messages, bounds.batch_bytes, bounds.linger_s
+        )
+        with closing(batches):
+            for rows in batches:
+                if rows.num_rows:
+                    self._take_new(rows)
+                    continue
+                if self.start.held < last_seq:
+                    self.catch_up(last_seq)
+                self.info = self._checked(self.start.held)
+                self._along(self.start.held)
+                if self.info.sealed and self.start.held >= self.info.last_seq:
+                    return True
+                last_seq = self.info.last_seq
+        return False
+
+    def catch_up(self, end: int) -> None:
+        """Copy everything up to a sequence that the server has assigned, and move the position there."""
+        bounds = self._bounds
+        batches = self._remote.read(
+            self.start.first, end, bounds.batch_messages, bounds.batch_bytes
+        )
+        with closing(batches):
+            for rows in batches:
+                self._take(rows, _last_seq_in(rows))
+        if self.start.held < end:
+            self._take(None, end)
+
+    def result(self, ended: Ended) -> Synced:
+        """The outcome of the run."""
+        return Synced(
+            stream=self._opened.name,
+            origin=self.info.name,
+            created=self.info.created,
+            messages=self._messages,
+            bytes=self._bytes,
+            commits=self._commits,
+            position=self.start.held,
+            last_seq=self.info.last_seq,
+            missed=self._missed,
+            is_restored=self._is_restored,
+            ended=ended,
+        )
+
+    def progress(self) -> str:
+        """The batches committed before an error; empty: none was."""
+        if not self._commits:
+            return ""
+        came = counted(self._messages, "message")
+        return f"{came} up to sequence {self.start.held:,} were copied before, and are kept"
+
+    def _take_new(self, rows: pa.Table) -> None:
+        """Commit those of some messages that were not read before."""
+        new = rows.filter(pc.greater(rows["seq"], self.start.held))
+        if new.num_rows:
+            self._take(new, _last_seq_in(new))
+
+    def _take(self, rows: pa.Table | None, until: int) -> None:
+        """Commit a batch with the position after it; a signal waits for its end.
+
+        Args:
+            rows: shape `RAW_ROWS`; None: the server has none up to `until`.
+            until: the last sequence that was read.
+        """
+        with uninterrupted():
+            info = self._checked(until)
+            missed = self._missed_before(rows, until, info)
+            self._refuse_missed(missed)
+            appended = self._commit(rows, until, info)
+            self.start = replace(self.start, kept=until, held=until, first=until + 1)
+            self.info = info
+            self._missed += missed
+            self._messages += appended.messages
+            self._bytes += appended.bytes
+            self._commits += 1
+        self._along(until)
+
+    def _checked(self, until: int) -> StreamInfo:
+        """The server's stream as it is now.
+
+        Raises:
+            RefusedError: it is another stream than at the beginning of the run, or has fewer messages.
+        """
+        info = self._remote.info()
+        if info.created != self.info.created or info.last_seq < until:
+            raise RefusedError(
+                f"{self._opened.name}: {info.name} on the server was deleted, made anew or restored meanwhile "
+                f"(created {info.created}, last sequence {info.last_seq:,}); the batch up to {until:,} was not "
+                "committed; run it again, which compares the messages first"
+            )
+        return info
+
+    def _missed_before(self, rows: pa.Table | None, until: int, info: StreamInfo) -> Missed:
+        """What the server removed of a batch before it was read."""
+        seqs = np.empty(0, np.int64) if rows is None else rows["seq"].to_numpy()
+        return missed_in(seqs, self.start.first, min(until, info.first_seq - 1), self._known)
+
+    def _refuse_missed(self, missed: Missed) -> None:
+        total = self._missed + missed
+        if total.count <= self._bounds.max_missed:
+            return
+        accept = command("sync nats", self._opened.name, options=f"--max-missed {total.count}")
+        raise RefusedError(
+            f"{self._opened.name}: the server removed messages of {self.info.name} before they were copied, by its "
+            f"limits or a purge (missed: {total}), and at most {self._bounds.max_missed:,} may be missed (max_missed); "
+            f"this batch was not committed; accept the gap ({accept}), and sync more often or raise the limits"
+        )
+
+    def _commit(self, rows: pa.Table | None, until: int, info: StreamInfo) -> Appended:
+        opened, start = self._opened, self.start
+        identity = identity_of(info, until, start.kept)
+        with appending(opened, identity, "sync") as append:
+            for attempt in append.attempts():
+                refuse_moved(opened, attempt.position, start)
+                ends = JetStream.of(opened.config).ends(attempt.position.tail(PARTITION))
+                staged = stage_rows(attempt.staging, _complete(opened, rows), ends)
+                append.commit(replace(staged, next_seq={PARTITION: until + 1}))
+        if append.done.duplicate:
+            raise BusyError(
+                f"{opened.name}: another sync of it committed meanwhile; each message was stored once; let one run at "
+                "a time"
+            )
+        return append.done
+
+
+def _last_seq_in(rows: pa.Table) -> int:
+    return int(rows["seq"][-1].as_py())
+
+
+def _known_gaps(remote: RemoteStream, info: StreamInfo) -> KnownGaps:
+    """The gaps of a server's stream now, if they are few enough to ask for."""
+    count = info.last_seq - info.first_seq + 1 - info.messages
+    if not info.messages or not 0 < count <= MOST_KNOWN_GAPS:
+        return KnownGaps()
+    return KnownGaps(np.asarray(remote.info(deleted=True).deleted, np.int64))
+
+
+def _complete(opened: OpenedStream, rows: pa.Table | None) -> Iterator[pa.Table]:
+    """Rows as they are stored, shape `FILE_COLUMNS`, in tables of a few MiB."""
+    if rows is None:
+        return
+    step = max(1, rows.num_rows * _TABLE_BYTES // max(rows.nbytes, 1))
+    for start in range(0, rows.num_rows, step):
+        yield message_rows.complete_rows(rows.slice(start, step), opened.config.storage)

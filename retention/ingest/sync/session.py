@@ -1,0 +1,145 @@
+"""A sync of one stream from its configuration: the connection, the run, and what comes along with the messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from retention.config.nested import SyncSource
+from retention.context.context import OpenedStream
+from retention.core.units import MINUTE
+from retention.errors import UsageError
+from retention.ingest.sync.configuration import difference_notes, keep_configuration
+from retention.ingest.sync.consumers import bring_consumers
+from retention.ingest.sync.result import Synced
+from retention.ingest.sync.run import BOUNDS, SyncBounds, follow_sync, run_sync
+
+if TYPE_CHECKING:
+    from retention.nats.stream import RemoteStream
+
+Run = Callable[["OpenedStream", "RemoteStream", SyncBounds, Callable[[int], None]], Synced]
+"""`run_sync` or `follow_sync`."""
+CONSUMERS_EVERY_NS = MINUTE
+"""The time between two looks at the server's consumers while a stream is followed, nanoseconds."""
+
+
+@dataclass(frozen=True)
+class SyncOptions:
+    """The choices of a call, beside the stream's `sync` in the configuration."""
+
+    server: str | None = None
+    """The server's URL, instead of the configured one."""
+    context: str | None = None
+    """A context of the `nats` command, instead of the configured one."""
+    batch_messages: int = BOUNDS.batch_messages
+    batch_bytes: int = BOUNDS.batch_bytes
+    max_missed: int | None = None
+    """The most sequences that may be missed in the run; None: the configuration's `max_missed`."""
+    with_config: bool = False
+    """Whether the server's configuration is written beside the stream, and the differences are said."""
+    with_consumers: bool = False
+    """Whether the server's consumers come along with what they have settled."""
+
+    def bounds(self, sync: SyncSource) -> SyncBounds:
+        """The bounds of a run.
+
+        Raises:
+            UsageError: a bound is below its least value.
+        """
+        missed = sync.max_missed if self.max_missed is None else self.max_missed
+        if self.batch_messages < 1 or self.batch_bytes < 1 or missed < 0:
+            raise UsageError(
+                "a batch has at least 1 message and 1 byte, and max_missed is at least 0; nothing was copied; give "
+                "higher numbers"
+            )
+        return SyncBounds(self.batch_messages, self.batch_bytes, missed)
+
+
+OPTIONS = SyncOptions()
+
+
+def sync_stream(opened: OpenedStream, options: SyncOptions = OPTIONS) -> Synced:
+    """Bring a stream up to the last sequence that its server has now; see `run_sync`.
+
+    Raises:
+        UsageError: the stream has no `sync` in its configuration, or an option is wrong.
+        RefusedError: as `run_sync`; or the server cannot be reached or refuses.
+        BusyError: as `run_sync`.
+    """
+    return _synced(opened, options, run_sync)
+
+
+def follow_stream(opened: OpenedStream, options: SyncOptions = OPTIONS) -> Synced:
+    """Keep a stream in step with its server; see `follow_sync`.
+
+    Raises:
+        UsageError: as `sync_stream`.
+        RefusedError: as `sync_stream`.
+        BusyError: as `sync_stream`.
+    """
+    return _synced(opened, options, follow_sync)
+
+
+def _synced(opened: OpenedStream, options: SyncOptions, run: Run) -> Synced:
+    sync = _source_of(opened)
+    bounds = options.bounds(sync)
+    with _remote(opened, sync, options) as remote:
+        along = _Along(opened, remote, options)
+        synced = run(opened, remote, bounds, along)
+        along.bring(synced.position)
+        return replace(synced, notes=along.notes())
+
+
+def _source_of(opened: OpenedStream) -> SyncSource:
+    if opened.config.sync is None:
+        raise UsageError(
+            f"{opened.name}: it has no sync in its configuration, so it copies no server's stream; nothing was "
+            "copied; add `sync: {server: nats://…}` to its entry, or name a stream that has it"
+        )
+    return opened.config.sync
+
+
+@contextmanager
+def _remote(opened: OpenedStream, sync: SyncSource, options: SyncOptions) -> Iterator[RemoteStream]:
+    from retention.nats.connection import Connection
+    from retention.nats.settings import settings_of
+    from retention.nats.stream import RemoteStream
+
+    is_given = options.server is not None or options.context is not None
+    server, context = (
+        (options.server, options.context)
+        if is_given
+        else (sync.server or None, sync.context or None)
+    )
+    with Connection.open(settings_of(server, context)) as connection:
+        yield RemoteStream(connection, sync.stream or opened.name)
+
+
+class _Along:
+    """What comes along with the messages of a run."""
+
+    def __init__(self, opened: OpenedStream, remote: RemoteStream, options: SyncOptions) -> None:
+        self._opened, self._remote, self._options = opened, remote, options
+        self._brought_ns: int | None = None
+
+    def __call__(self, last_seq: int) -> None:
+        """Bring the consumers at the beginning of a run, and again when a minute has passed."""
+        now = self._opened.clock()
+        if self._brought_ns is None or now - self._brought_ns >= CONSUMERS_EVERY_NS:
+            self._brought_ns = now
+            self.bring(last_seq)
+
+    def bring(self, last_seq: int) -> None:
+        """Bring the consumers, if they are wanted; `last_seq` is the stream's last sequence here."""
+        if self._options.with_consumers:
+            bring_consumers(self._opened, self._remote, last_seq)
+
+    def notes(self) -> list[str]:
+        """Keep the server's configuration if it is wanted, and return a sentence about what differs."""
+        if not self._options.with_config:
+            return []
+        config = self._remote.info().config
+        keep_configuration(self._opened, config)
+        return difference_notes(self._opened.config, config)

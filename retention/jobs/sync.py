@@ -1,0 +1,93 @@
+"""Job: copy new messages from live servers."""
+
+from __future__ import annotations
+
+import argparse
+
+from retention.core.units import parse_size
+from retention.core.wording import counted
+from retention.errors import UsageError
+from retention.history.report import document
+from retention.jobs.arguments import add_selection, add_wait, without_instant
+from retention.jobs.running import JobResult, JobRun, job
+from retention.views.sync import sync_entry
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument("--server", metavar="URL", help="the server (default: as configured)")
+    place.add_argument("--context", metavar="NAME", help="a context of the `nats` command")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument(
+        "--once", action="store_true", help="end at the server's present end (default)"
+    )
+    mode.add_argument("--follow", action="store_true", help="go on until a signal")
+    parser.add_argument("--batch-messages", type=int, default=50_000, metavar="N")
+    parser.add_argument("--batch-bytes", type=parse_size, default="64MiB", metavar="SIZE")
+    parser.add_argument(
+        "--max-missed",
+        type=int,
+        metavar="N",
+        help="accept this many sequences that the server removed first (default: as configured)",
+    )
+    parser.add_argument(
+        "--with-config", action="store_true", help="keep the server's configuration beside ours"
+    )
+    parser.add_argument(
+        "--with-consumers", action="store_true", help="bring what consumers have settled"
+    )
+    parser.add_argument(
+        "--configured",
+        action="store_true",
+        help="skip named streams without `sync` in the configuration",
+    )
+    add_selection(parser)
+
+
+@job(
+    "sync",
+    "Copy new messages from live servers.",
+    add_wait,
+    _add_arguments,
+    engine=None,
+    refusal=without_instant("messages keep the times of their server"),
+)
+def main(run: JobRun) -> JobResult:
+    """Copy the new messages of streams with `sync`."""
+    from retention.ingest.sync.session import SyncOptions
+
+    arguments = run.arguments
+    warehouse = run.open_with_streams()
+    names = warehouse.chosen(arguments.stream, arguments.tag, warehouse.synced())
+    if arguments.configured:
+        copies = set(warehouse.synced())
+        names = [name for name in names if name in copies or not warehouse.has(name)]
+    options = SyncOptions(
+        server=arguments.server,
+        context=arguments.context,
+        batch_messages=arguments.batch_messages,
+        batch_bytes=arguments.batch_bytes,
+        max_missed=arguments.max_missed,
+        with_config=arguments.with_config,
+        with_consumers=arguments.with_consumers,
+    )
+    if arguments.follow and len(names) != 1:
+        raise UsageError(
+            f"--follow keeps one stream in step, and {counted(len(names), 'stream is', 'streams are')} meant; nothing "
+            "was copied; run one job for each stream"
+        )
+    outcomes = (
+        [warehouse.follow(names[0], options)]
+        if arguments.follow
+        else warehouse.sync(names, options)
+    )
+    done = [outcome.value for outcome in outcomes if outcome.value is not None]
+    messages = counted(sum(synced.messages for synced in done), "message")
+    size = counted(sum(synced.bytes for synced in done), "byte")
+    report = document(run.started_ns, [sync_entry(outcome) for outcome in outcomes])
+    text = run.summary(outcomes, f"copied {messages} ({size})")
+    return JobResult(report, text, outcomes, warehouse=warehouse)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
