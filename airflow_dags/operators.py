@@ -8,8 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_dags.engine import Engine
-from airflow_dags.steps import APPLY, COMPACT, PLAN, RECLAIM, verify_step
+from airflow_dags.steps import APPLY, COMPACT, PLAN, RECLAIM, SYNC, verify_step
 from airflow_dags.tasks import Before, JobOperator
+
+
+class SyncOperator(JobOperator):
+    """Copy the new messages of a stream with `sync` in the configuration from its live server; never skipped."""
+
+    def __init__(self, *, engine: Engine, stream: str, **options: Any) -> None:
+        """Sync; `engine`, `stream` and `options` as for PlanOperator."""
+        super().__init__(engine=engine, stream=stream, step=SYNC, before=Before({}), **options)
 
 
 class PlanOperator(JobOperator):

@@ -7,13 +7,13 @@ from typing import Any
 
 from airflow_dags.streams import group_id
 
-_ALL = ("plan", "apply", "compact", "reclaim", "verify")
+_ALL = ("sync", "plan", "apply", "compact", "reclaim", "verify")
 OPTIONS: Mapping[str, tuple[str, ...]] = {
     "metrics_file": _ALL,
     "openlineage": _ALL,
     "log_format": _ALL,
     "debug": _ALL,
-    "wait": ("apply", "compact", "reclaim"),
+    "wait": ("sync", "apply", "compact", "reclaim"),
     "max_time": ("apply", "compact"),
     "max_bytes": ("apply", "compact"),
 }

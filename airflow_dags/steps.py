@@ -252,6 +252,12 @@ def _verification_counts(entry: Mapping[str, Any]) -> Counts:
     return own | {"verdict": entry["verdict"], "unverified": len(entry["unverified"])}
 
 
+def _sync_counts(entry: Mapping[str, Any]) -> Counts:
+    return {name: entry[name] for name in ("origin", "messages", "bytes", "missed", "behind")}
+
+
+SYNC = Step("sync", "sync", lambda _: [], _sync_counts, ("origin",))
+"""A sync of a stream; it always did something, so that the steps after it are not skipped."""
 PLAN = Step("plan", "plan", _plan_arguments, _plan_counts, ("would_change",), in_dry_run=True)
 APPLY = Step("apply", "retain", _apply_arguments, _apply_counts, ("messages", "markers", "rows"))
 COMPACT = Step("compact", "compact", lambda _: ["--configured"], _compaction_counts, ("merges",))

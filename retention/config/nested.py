@@ -56,7 +56,7 @@ class SyncSource(ConfigMapping):
     server: str = ""
     context: str = ""
     stream: str = ""
-    max_missed: Count = 0
+    max_missed: Sequence = 0
 
 
 class Republish(ConfigMapping):

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
+from retention.datafile.parquet import read_columns
 from retention.inspect.latest import pick_latest
 
 if TYPE_CHECKING:
-    from retention.nats.stream import RemoteStream
+    from retention.nats.stream import RemoteStream, StreamInfo
 
 SAMPLES = 8
 """The most messages that are compared if the server's stream may be another one."""
@@ -29,17 +31,23 @@ class Likeness:
     """The sequence of a message that differs; None: none does."""
 
 
-def likeness_of(opened: OpenedStream, files: pa.Table, remote: RemoteStream, most: int) -> Likeness:
-    """Compare the newest message of a stream, and others spread over its files, with the server's.
+def likeness_of(
+    opened: OpenedStream, files: pa.Table, remote: RemoteStream, info: StreamInfo, most: int
+) -> Likeness:
+    """Compare the newest message of a stream, and others that the server may still have, with the server's.
 
     Args:
         opened: the stream.
         files: its files, shape `FILE_STATS`.
         remote: the server's stream.
-        most: the most messages to compare, at least 1.
+        info: its state.
+        most: about how many messages to compare, at least 1.
     """
     equal = 0
-    for row in _samples(opened, files, most):
+    wanted = _sampled(
+        opened, files.filter(pc.greater_equal(files["max_seq"], info.first_seq)), most
+    )
+    for row in _rows(opened, files, wanted[wanted >= info.first_seq]):
         theirs = remote.message(row["seq"])
         if theirs is None:
             continue
@@ -50,10 +58,30 @@ def likeness_of(opened: OpenedStream, files: pa.Table, remote: RemoteStream, mos
     return Likeness(equal)
 
 
-def _samples(opened: OpenedStream, files: pa.Table, most: int) -> Iterator[dict[str, Any]]:
-    """The last messages of some files, the newest file among them, ascending; one span is in memory at a time."""
-    newest_first = np.unique(files["max_seq"].to_numpy())[::-1]
-    places = np.linspace(0, max(len(newest_first) - 1, 0), most).astype(int)
-    wanted = np.unique(newest_first[places[: len(newest_first)]])
-    for rows in pick_latest(opened.store, files, wanted, _COLUMNS):
+def _sampled(opened: OpenedStream, files: pa.Table, most: int) -> np.ndarray:
+    """About `most` ascending sequences of messages in files: the newest one, and others spread over all files."""
+    if most == 1 or not files.num_rows:
+        return np.unique(files["max_seq"].to_numpy())[-most:]
+    ordered = files.sort_by([("max_seq", "descending")])
+    some = ordered.take(pa.array(_spread(ordered.num_rows, most)))
+    each = -(-most // some.num_rows)
+    seqs = [
+        np.sort(read_columns(file, ("seq",))[0]["seq"].to_numpy())[::-1]
+        for file in opened.store.data_files(some)
+    ]
+    return np.unique(np.concatenate([inside[_spread(len(inside), each)] for inside in seqs]))
+
+
+def _spread(length: int, most: int) -> np.ndarray:
+    """At most `most` distinct places in a sequence of some length, the first among them.
+
+    >>> _spread(10, 4).tolist(), _spread(2, 4).tolist()
+    ([0, 3, 6, 9], [0, 1])
+    """
+    return np.unique(np.linspace(0, length - 1, min(most, length)).astype(int))
+
+
+def _rows(opened: OpenedStream, files: pa.Table, seqs: np.ndarray) -> Iterator[dict[str, Any]]:
+    """The messages with these sequences, ascending; those of one span of files are in memory at a time."""
+    for rows in pick_latest(opened.store, files, seqs, _COLUMNS):
         yield from rows.to_pylist()

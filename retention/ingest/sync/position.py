@@ -67,7 +67,8 @@ def start_of(opened: OpenedStream, remote: RemoteStream, info: StreamInfo) -> Sy
         )
     is_same = done is not None and batches.get(_of_created(info)) == done
     _refuse_shorter(opened, info, held, is_same=is_same)
-    likeness = likeness_of(opened, position.inventory.files, remote, 1 if is_same else SAMPLES)
+    files = position.inventory.files
+    likeness = likeness_of(opened, files, remote, info, 1 if is_same else SAMPLES)
     _refuse_unlike(opened, info, likeness, is_same=is_same)
     return SyncStart(done, held, held + 1, is_restored=done is not None and not is_same)
 

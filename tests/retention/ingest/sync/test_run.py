@@ -1,0 +1,295 @@
+"""Syncs from recorded streams: positions, refusals, gaps; tests/live/test_sync.py has real servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from retention.context.context import OpenedStream
+from retention.core.message_rows import complete_rows
+from retention.errors import BusyError, RefusedError, Terminated, UsageError
+from retention.ingest.sync.run import SyncBounds, follow_sync, run_sync
+from retention.stores.lease import lease
+from tests.support.nats_oracle import Message
+from tests.support.recorded_stream import RecordedStream, messages, restored
+from tests.support.sandboxes import NOW, lines, opened
+
+SYNCED = {"name": "ORDERS", "sync": {"server": "nats://127.0.0.1:1"}}
+SMALL = SyncBounds(batch_messages=4)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> OpenedStream:
+    return opened(tmp_path, SYNCED).new_stream("ORDERS").opened
+
+
+def held(copy: OpenedStream) -> pa.Table:
+    from retention.api.stream import Stream
+
+    return pa.concat_tables(Stream(copy, "local").messages()).drop_columns(["partition"])
+
+
+def assert_equal(copy: OpenedStream, remote: RecordedStream) -> None:
+    """The copy holds exactly the messages of the server, byte for byte."""
+    expected = complete_rows(remote.rows, "file")
+    assert held(copy).select(expected.column_names).cast(expected.schema).equals(expected)
+
+
+def test_a_copy_has_the_servers_messages_in_bounded_commits_and_then_only_what_is_new(
+    copy: OpenedStream,
+) -> None:
+    remote = RecordedStream.of(messages(1, 10))
+    remote.without(3, 4)
+    done = run_sync(copy, remote, SMALL)
+    assert (done.messages, done.commits, done.position, done.behind) == (8, 2, 10, 0)
+    assert_equal(copy, remote)
+    assert run_sync(copy, remote).commits == 0
+    remote.publish(messages(11, 13))
+    assert (run_sync(copy, remote).messages, run_sync(copy, remote).messages) == (3, 0)
+    assert_equal(copy, remote)
+    with pytest.raises(AssertionError):
+        assert_equal(copy, RecordedStream.of(messages(1, 13)))
+
+
+def test_a_stream_that_begins_late_and_ends_in_a_gap_keeps_its_sequences(
+    copy: OpenedStream,
+) -> None:
+    remote = RecordedStream.of(messages(1_000, 1_005))
+    remote.without(1_004, 1_005)
+    done = run_sync(copy, remote)
+    assert (done.messages, done.position, done.missed.count) == (4, 1_005, 0)
+    remote.publish(messages(1_006, 1_006))
+    assert run_sync(copy, remote).messages == 1
+    assert_equal(copy, remote)
+
+
+def test_an_empty_stream_is_nothing_to_copy(copy: OpenedStream) -> None:
+    done = run_sync(copy, RecordedStream.of([]))
+    assert (done.messages, done.commits, done.position) == (0, 0, 0)
+
+
+def test_what_the_server_removed_first_is_refused_before_the_commit_and_then_accepted(
+    copy: OpenedStream,
+) -> None:
+    remote = RecordedStream.of(messages(1, 5))
+    run_sync(copy, remote)
+    remote.publish(messages(6, 12))
+    remote.without(*range(1, 9))
+    with pytest.raises(RefusedError, match=r"missed: 6 to 8 \(3\).*--max-missed 3`") as refused:
+        run_sync(copy, remote)
+    assert "nothing" not in str(refused.value)
+    assert held(copy).num_rows == 5
+    done = run_sync(copy, remote, SyncBounds(max_missed=3))
+    assert (done.messages, done.missed.count) == (4, 3)
+    assert held(copy)["seq"].to_pylist() == [1, 2, 3, 4, 5, 9, 10, 11, 12]
+
+
+def test_limits_that_overtake_the_reader_in_the_middle_are_missed_and_deletes_are_not(
+    copy: OpenedStream,
+) -> None:
+    remote = RecordedStream.of(messages(1, 12))
+    remote.without(2)
+    tables = iter([(), (5, 6), (), ()])
+    remote.each_table = lambda: remote.without(*next(tables, ()))
+    assert run_sync(copy, remote, SyncBounds(batch_messages=3)).missed.count == 0
+    remote.publish(messages(13, 20))
+    tables = iter([(), range(1, 18)])
+    with pytest.raises(RefusedError, match=r"missed: 16 to 17 \(2\).*3 messages up to sequence 15"):
+        run_sync(copy, remote, SyncBounds(batch_messages=3))
+    assert held(copy)["seq"].to_pylist()[-1] == 15
+
+
+def test_a_restored_stream_goes_on_and_says_so(copy: OpenedStream) -> None:
+    remote = RecordedStream.of(messages(1, 6))
+    run_sync(copy, remote)
+    again = restored(remote)
+    again.publish(messages(7, 8))
+    again.without(6)
+    assert run_sync(copy, again).is_restored
+    again.publish(messages(9, 9))
+    assert not run_sync(copy, again).is_restored
+    assert held(copy)["seq"].to_pylist() == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+
+
+def _other(remote: RecordedStream) -> RecordedStream:
+    return restored(RecordedStream.of(messages(1, 50, b"other")))
+
+
+def _shorter(remote: RecordedStream) -> RecordedStream:
+    return restored(RecordedStream.of(messages(1, 3)))
+
+
+def _without_overlap(remote: RecordedStream) -> RecordedStream:
+    return restored(RecordedStream.of(messages(40, 50)))
+
+
+def _lost_its_newest(remote: RecordedStream) -> RecordedStream:
+    return RecordedStream.of(messages(1, 4))
+
+
+def _reused(remote: RecordedStream) -> RecordedStream:
+    return RecordedStream.of([*messages(1, 4), *messages(5, 9, b"reused")])
+
+
+@pytest.mark.parametrize(
+    ("another", "sentence"),
+    [
+        (_other, "message .* differs .* made anew"),
+        (_shorter, "deleted and made anew, or restored from an older backup"),
+        (_without_overlap, "no message that both hold can show that"),
+        (_lost_its_newest, "its newest messages are lost there"),
+        (_reused, "message 6 differs .* assigned their sequences again"),
+    ],
+)
+def test_another_stream_under_the_name_is_refused(
+    copy: OpenedStream,
+    another: Callable[[RecordedStream], RecordedStream],
+    sentence: str,
+) -> None:
+    remote = RecordedStream.of(messages(1, 6))
+    run_sync(copy, remote)
+    with pytest.raises(RefusedError, match=sentence):
+        run_sync(copy, another(remote))
+    assert held(copy).num_rows == 6
+
+
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+def test_a_stream_that_is_consumed_is_refused_with_the_mirror_to_make(
+    copy: OpenedStream, retention: str
+) -> None:
+    remote = RecordedStream.of(messages(1, 6), config={"retention": retention})
+    mirror = "nats stream add ORDERS_ARCHIVE --mirror ORDERS --storage file"
+    with pytest.raises(RefusedError, match=mirror):
+        run_sync(copy, remote)
+
+
+def test_a_stream_made_anew_in_the_middle_of_a_run_is_refused_before_the_commit(
+    copy: OpenedStream,
+) -> None:
+    remote = RecordedStream.of(messages(1, 10))
+    states = iter([None, None, "2026-11-23T00:00:00Z"])
+
+    def anew() -> None:
+        remote.created = next(states, None) or remote.created
+
+    remote.each_table = anew
+    with pytest.raises(RefusedError, match=r"made anew or restored meanwhile.*4 messages up to"):
+        run_sync(copy, remote, SyncBounds(batch_messages=2))
+    assert held(copy).num_rows == 4
+
+
+def test_nothing_else_writes_to_a_copy(copy: OpenedStream, tmp_path: Path) -> None:
+    stream = opened(tmp_path, SYNCED).new_stream("ORDERS")
+    for write in (
+        lambda: stream.publish(lines(1)),
+        lambda: stream.append([{"subject": "a", "payload": b"x"}]),
+    ):
+        with pytest.raises(UsageError, match="in step with a live server"):
+            write()
+
+
+def test_a_stream_with_messages_of_another_origin_is_refused(tmp_path: Path) -> None:
+    opened(tmp_path, {"name": "ORDERS", "subjects": ["orders.>"]}).new_stream("ORDERS").publish(
+        lines(3)
+    )
+    copy = opened(tmp_path, SYNCED).stream("ORDERS").opened
+    with pytest.raises(RefusedError, match="holds messages of another origin"):
+        run_sync(copy, RecordedStream.of(messages(1, 9)))
+    run_from_copy = RecordedStream.of([])
+    with pytest.raises(RefusedError, match="the last of ORDERS"):
+        run_sync(copy, run_from_copy)
+
+
+def test_a_stream_that_others_wrote_to_since_is_refused(tmp_path: Path) -> None:
+    copy = opened(tmp_path, SYNCED).new_stream("ORDERS").opened
+    remote = RecordedStream.of(messages(1, 6))
+    run_sync(copy, remote)
+    opened(tmp_path, {"name": "ORDERS", "subjects": ["orders.>"]}).stream("ORDERS").publish(
+        lines(1)
+    )
+    with pytest.raises(RefusedError, match="others wrote to it"):
+        run_sync(opened(tmp_path, SYNCED).stream("ORDERS").opened, remote)
+
+
+def test_two_syncs_of_a_stream_are_one_sentence(copy: OpenedStream) -> None:
+    remote = RecordedStream.of(messages(1, 6))
+    with lease(copy.root, "sync", lambda: NOW), pytest.raises(BusyError):
+        run_sync(copy, remote)
+    assert run_sync(copy, remote).messages == 6
+
+
+def test_a_rival_without_the_lease_commits_first_and_nothing_is_doubled(
+    copy: OpenedStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from contextlib import nullcontext
+
+    from retention.ingest.sync import run
+
+    monkeypatch.setattr(run, "lease", lambda *_, **__: nullcontext())
+    remote = RecordedStream.of(messages(1, 8))
+    rivals = iter([None, None, "now"])
+
+    def rival() -> None:
+        if next(rivals, None):
+            run_sync(copy, RecordedStream.of(messages(1, 8)))
+
+    remote.each_table = rival
+    with pytest.raises(BusyError, match="another sync of it committed meanwhile"):
+        run_sync(copy, remote, SyncBounds(batch_messages=2))
+    assert_equal(copy, remote)
+
+
+def test_a_followed_stream_ends_when_its_server_seals_it(copy: OpenedStream) -> None:
+    remote = RecordedStream.of(messages(1, 6))
+    turns = iter(range(100))
+
+    def live() -> None:
+        turn = next(turns)
+        if turn == 3:
+            remote.publish(messages(7, 9))
+            remote.without(8, 9)
+        if turn == 8:
+            remote.config["sealed"] = True
+
+    remote.each_table = live
+    done = follow_sync(copy, remote)
+    assert (done.messages, done.position, done.ended) == (7, 9, "sealed")
+    assert_equal(copy, remote)
+
+
+@pytest.mark.parametrize("signal", [KeyboardInterrupt, Terminated])
+def test_a_followed_stream_ends_between_commits_on_a_signal(
+    copy: OpenedStream, signal: type[BaseException]
+) -> None:
+    remote = RecordedStream.of(messages(1, 6))
+    turns = iter(range(100))
+
+    def live() -> None:
+        if next(turns) == 4:
+            raise signal
+
+    remote.each_table = live
+    done = follow_sync(copy, remote, SMALL)
+    assert (done.messages, done.ended) == (6, "signal")
+
+
+def test_large_messages_are_committed_alone_and_unchanged(copy: OpenedStream) -> None:
+    large = [Message(seq, "s", 10**18 + seq, b"", bytes([seq]) * (8 << 20)) for seq in (1, 2, 3)]
+    remote = RecordedStream.of(large)
+    assert run_sync(copy, remote, SyncBounds(batch_messages=1)).commits == 3
+    assert_equal(copy, remote)
+
+
+@pytest.mark.parametrize("options", [{"batch_messages": 0}, {"batch_bytes": 0}, {"max_missed": -1}])
+def test_bounds_below_their_least_are_refused(options: dict[str, Any]) -> None:
+    from retention.config.nested import SyncSource
+    from retention.ingest.sync.session import SyncOptions
+
+    with pytest.raises(UsageError, match="at least"):
+        SyncOptions(**options).bounds(SyncSource())
+    assert SyncOptions().bounds(SyncSource(max_missed=3)).max_missed == 3
+    assert SyncOptions(max_missed=0).bounds(SyncSource(max_missed=3)).max_missed == 0
