@@ -32,7 +32,12 @@ _UNREACHED = (
     "tcp error",
     "timeout",
 )
-_NOT_ADMITTED = ("invalid password", "invalid credentials", "invalid personal access token", "unauthenticated")
+_NOT_ADMITTED = (
+    "invalid password",
+    "invalid credentials",
+    "invalid personal access token",
+    "unauthenticated",
+)
 _NO_VERSION = ("incompatible", "protocol version", "unsupported version")
 
 T = TypeVar("T")
@@ -150,23 +155,29 @@ class Connection:
         said, told = f"Iggy server {self.server}", reason.lower()
         if told.startswith(_NOT_ADMITTED):
             who = f"the user {self._settings.username}" if self._settings.username else "the token"
-            return RefusedError(f"{said}: {reason}: it does not admit {who}; nothing was taken; correct the credentials")
+            return RefusedError(
+                f"{said}: {reason}: it does not admit {who}; nothing was taken; correct the credentials"
+            )
         if told.startswith("unauthorized"):
             return RefusedError(
                 f"{said}: Unauthorized, when {act}; nothing was taken; give the user read_topic for this topic"
             )
         if any(text in told for text in _NO_VERSION):
-            return RefusedError(f"{said}: {reason}; nothing was taken; the server must be of version 0.9")
+            return RefusedError(
+                f"{said}: {reason}; nothing was taken; the server must be of version 0.9"
+            )
         if any(text in told for text in _UNREACHED):
             return StorageError(
                 f"{said}: {reason}, when {act}; nothing was taken; start the server, or correct --server"
                 f"{' and its TLS options' if self._settings.tls else ' (a server with TLS needs ?tls=true)'}"
             )
-        return RefusedError(f"{said}: {reason}, when {act}; nothing was taken; look at the server's log")
+        return RefusedError(
+            f"{said}: {reason}, when {act}; nothing was taken; look at the server's log"
+        )
 
 
 def _tcp_config(settings: IggySettings) -> TcpConfig:
-    """The client's configuration: it logs in whenever it connects, and gives up early, because requests are repeated."""
+    """The client's configuration: it logs in with each connection, and gives up early, as requests are repeated."""
     try:
         from apache_iggy import AutoLogin, TcpConfig, TcpReconnectionConfig
     except ImportError as error:

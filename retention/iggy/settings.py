@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from retention.errors import UsageError
 
 DEFAULT_ADDRESS = "127.0.0.1:8090"
-USERNAME, PASSWORD, TOKEN = "IGGY_USERNAME", "IGGY_PASSWORD", "IGGY_TOKEN"  # noqa: S105
+USERNAME, PASSWORD, TOKEN = "IGGY_USERNAME", "IGGY_PASSWORD", "IGGY_TOKEN"
 """Environment variables with the credentials; the first two are those of Iggy's own command."""
 _SCHEMES = ("iggy", "iggy+tcp")
 _OPTIONS = ("tls", "tls_domain", "tls_ca_file")
@@ -46,9 +46,7 @@ class IggySettings:
         return tuple(secret for secret in (self.password, self.token) if secret)
 
 
-def iggy_settings(
-    server: str | None, environment: Mapping[str, str] = os.environ
-) -> IggySettings:
+def iggy_settings(server: str | None, environment: Mapping[str, str] = os.environ) -> IggySettings:
     """The settings for a server.
 
     Args:
@@ -94,8 +92,8 @@ def _of_environment(environment: Mapping[str, str]) -> dict[str, str]:
     if environment.get(USERNAME) and environment.get(PASSWORD):
         return {"username": environment[USERNAME], "password": environment[PASSWORD]}
     raise UsageError(
-        f"there are no credentials for the Iggy server; set {USERNAME} and {PASSWORD}, or {TOKEN} with a personal access "
-        "token, or write them into --server (iggy://USER:PASSWORD@HOST:PORT)"
+        f"there are no credentials for the Iggy server; set {USERNAME} and {PASSWORD}, or {TOKEN} with a personal "
+        "access token, or write them into --server, before the host and an @"
     )
 
 
@@ -104,7 +102,9 @@ def _checked_address(address: str) -> str:
     if not colon:
         host, port = address, DEFAULT_ADDRESS.rpartition(":")[2]
     if not host or not (port.isascii() and port.isdigit() and 0 < int(port) <= _MOST_PORT):
-        raise UsageError(f"--server {address!r} is not an address; write HOST:PORT, such as {DEFAULT_ADDRESS}")
+        raise UsageError(
+            f"--server {address!r} is not an address; write HOST:PORT, such as {DEFAULT_ADDRESS}"
+        )
     return f"{host}:{port}"
 
 

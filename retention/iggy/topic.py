@@ -34,7 +34,9 @@ class RemoteTopic:
         """
         answer = self.requests.request(wire.GET_TOPIC, wire.topic_request(self.stream, self.topic))
         if not answer:
-            raise UsageError(f"{self.place}: there is no such topic; nothing was taken; name another one")
+            raise UsageError(
+                f"{self.place}: there is no such topic; nothing was taken; name another one"
+            )
         return wire.topic_answer(answer, self.place)
 
     def poll(self, partition: int, first: int, count: int) -> Polled:

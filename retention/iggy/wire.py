@@ -21,7 +21,7 @@ _NAMES = {
 }
 _KINDS: Mapping[ReaderKind, int] = {"consumer": 1, "group": 2}
 _NUMBER, _NAME = 1, 2
-_BY_OFFSET = 1
+_BY_OFFSET, _IS_GIVEN, _NOTHING_STORED = 1, 1, 0
 _READER = 1
 """The number of the consumer in whose name messages are polled; no offset is stored for it."""
 _TOPIC = struct.Struct("<IQIQBQQQ")
@@ -88,7 +88,7 @@ def topic_request(stream: str, topic: str) -> bytes:
 def poll_request(stream: str, topic: str, partition: int, offset: int, count: int) -> bytes:
     """The body of `PollMessages` from an offset on, without a stored offset."""
     where = _reader("consumer", _READER) + topic_request(stream, topic) + _at(partition)
-    return where + struct.pack("<BQIB", _BY_OFFSET, offset, count, False)
+    return where + struct.pack("<BQIB", _BY_OFFSET, offset, count, _NOTHING_STORED)
 
 
 def offset_request(
@@ -157,7 +157,7 @@ def _identifier(name: str | int) -> bytes:
 
 
 def _at(partition: int) -> bytes:
-    return struct.pack("<BI", True, partition)
+    return struct.pack("<BI", _IS_GIVEN, partition)
 
 
 def _text(answer: bytes, at: int) -> tuple[str, int]:

@@ -121,7 +121,9 @@ def bring_offsets(opened: OpenedStream, offsets: Mapping[Reader, int]) -> None:
         if not new:
             return before
         after = replace(known, of={**known.of, **new})
-        if all(reader in known.of and known.of[reader].offset < new[reader].offset for reader in new):
+        if all(
+            reader in known.of and known.of[reader].offset < new[reader].offset for reader in new
+        ):
             return after
         return replace(after, revision=known.revision + 1, counted=False)
 

@@ -30,7 +30,7 @@ class Polled:
     last_offset: int
     """The offset of the partition's last message, 0 also for a partition without messages."""
     checksums: np.ndarray
-    """uint64, the checksum of each message as stored; it covers id, payload, user headers and the times' differences."""
+    """uint64, the checksum of each message as stored; it covers id, payload and user headers."""
 
 
 def polled(answer: bytes, partition: int, first: int, place: str) -> Polled:
@@ -59,7 +59,9 @@ def polled(answer: bytes, partition: int, first: int, place: str) -> Polled:
         return Polled(_NO_ROWS, last_offset, np.empty(0, np.uint64))
     for nth, problem in rows.problems(messages, first - 1, END_OF_OFFSETS).items():
         raise _damaged(place, partition, int(messages.offsets[nth]), problem)
-    return Polled(rows.rows(window, messages, partition, 0), last_offset, _checksums(window, messages))
+    return Polled(
+        rows.rows(window, messages, partition, 0), last_offset, _checksums(window, messages)
+    )
 
 
 def _with_slices(messages: MessageColumns) -> MessageColumns:

@@ -39,7 +39,9 @@ def _offsets(
     for partition in info.partitions:
         number = partition.number
         last = counters.next_seq.get(number, 0) - 1
-        readers = [(Reader(number, "group", str(group.id)), group.id) for group in groups]
+        readers: list[tuple[Reader, str | int]] = [
+            (Reader(number, "group", str(group.id)), group.id) for group in groups
+        ]
         readers += [(reader_of(number, "consumer", name), _identifier(name)) for name in consumers]
         for reader, identifier in readers if last >= 0 else ():
             stored = remote.stored_offset(number, reader.kind, identifier)

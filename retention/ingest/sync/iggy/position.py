@@ -11,13 +11,15 @@ from retention.context.topic import topic_of
 from retention.core.inventory import Counters
 from retention.errors import RefusedError
 from retention.history.runs import history_of
-from retention.ingest.idempotency import BatchIdentity, NextBatch
 from retention.iggy.wire import PartitionInfo, TopicInfo
+from retention.ingest.idempotency import BatchIdentity, NextBatch
 
 WRITER = "iggy-sync"
 """The writer name under which commits count themselves, and the prefix of what they keep."""
-_TOPIC = f"{WRITER}/topic"
-_INT63 = 2**63 - 1
+_TOPIC, _PARTITION, _LAST = (f"{WRITER}/{kind}" for kind in ("topic", "partition", "last"))
+_MARK_BITS = 20
+_MOST_MARKED = 1 << (63 - _MARK_BITS)
+"""The offset from which a counter has no room for a mark, and messages are not compared: eight trillion."""
 
 
 @dataclass(frozen=True)
@@ -51,17 +53,26 @@ class TopicPosition:
 
 
 def mark_of(checksum: int) -> int:
-    """The part of a message's checksum that a counter can keep; it covers the id, so that no other message has it."""
-    return checksum & _INT63
+    """The part of a message's checksum that a counter can keep beside its offset."""
+    return checksum & (1 << _MARK_BITS) - 1
 
 
-def counters_after(info: TopicInfo, read: Mapping[int, PartitionPosition]) -> dict[str, int]:
-    """The counters of a commit: the identities of the topic and of the partitions that were read, and their marks."""
-    kept = {_TOPIC: info.created_us}
+def counters_after(
+    info: TopicInfo, before: TopicPosition, read: Mapping[int, PartitionPosition]
+) -> dict[str, int]:
+    """The counters of a commit, which must rise: identities once, and the offset and mark after each partition.
+
+    Args:
+        info: the server's topic.
+        before: the position before the commit.
+        read: partition → the position after it, of those that were read.
+    """
+    kept = {} if before.commits is not None else {_TOPIC: info.created_us}
     for number, position in read.items():
-        if position.created_us is not None and position.mark is not None:
-            kept[f"{WRITER}/partition/{number}"] = position.created_us
-            kept[f"{WRITER}/last/{number}"] = position.mark
+        if position.created_us is not None and before.at(number).created_us is None:
+            kept[f"{_PARTITION}/{number}"] = position.created_us
+        if position.mark is not None and position.next_offset < _MOST_MARKED:
+            kept[f"{_LAST}/{number}"] = position.next_offset << _MARK_BITS | position.mark
     return kept
 
 
@@ -69,8 +80,8 @@ def start_of(opened: OpenedStream, info: TopicInfo) -> TopicPosition:
     """The point at which to begin.
 
     Raises:
-        RefusedError: the server's topic or a partition is not the one that was copied, or was purged; or the topic holds
-            messages that did not come from it, or lists fewer partitions.
+        RefusedError: the server's topic or a partition is not the one that was copied, or was purged; or the topic
+            holds messages that did not come from it, or lists fewer partitions.
     """
     _refuse_more_partitions(opened, info)
     if not opened.store.exists():
@@ -89,7 +100,8 @@ def start_of(opened: OpenedStream, info: TopicInfo) -> TopicPosition:
     if kept.commits is not None and batches.get(_TOPIC) != info.created_us:
         raise RefusedError(
             f"{opened.name}: topic {info.name} on the server was deleted and made anew (created {info.created_us} "
-            f"microseconds after 1970, and the copied one {batches.get(_TOPIC)}); {_NOTHING}, and keep this one as it is"
+            f"microseconds after 1970, and the copied one {batches.get(_TOPIC)}); {_NOTHING}, and keep this one as it "
+            "is"
         )
     for partition in info.partitions:
         _refuse_another(opened, info, partition, kept.at(partition.number))
@@ -99,9 +111,10 @@ def start_of(opened: OpenedStream, info: TopicInfo) -> TopicPosition:
 def position_of(opened: OpenedStream, position: Position) -> TopicPosition:
     """The position that a topic's table keeps."""
     counters = position.snapshot.counters
+    ends = {n: position.tail(n).next_seq for n in range(topic_of(opened).partitions)}
     partitions = {
-        number: PartitionPosition(position.tail(number).next_seq, *_kept(counters, number))
-        for number in range(topic_of(opened).partitions)
+        number: PartitionPosition(end, *_kept(counters, number, end))
+        for number, end in ends.items()
     }
     return TopicPosition(counters.batches.get(WRITER), partitions)
 
@@ -112,7 +125,8 @@ def refuse_moved(opened: OpenedStream, position: Position, kept: TopicPosition) 
     Raises:
         RefusedError: another writer has moved the end of a partition.
     """
-    if position_of(opened, position).partitions != dict(kept.partitions):
+    listed = range(topic_of(opened).partitions)
+    if any(position.tail(number).next_seq != kept.at(number).next_offset for number in listed):
         raise RefusedError(f"{opened.name}: others wrote to it while it was synced; {_NOTHING}")
 
 
@@ -131,17 +145,21 @@ def replaced_error(opened: OpenedStream, partition: int, offset: int) -> Refused
     """The error for a partition that has another message at the last offset that was read."""
     return RefusedError(
         f"{opened.name}: the server's message {offset:,} of partition {partition} is not the one that was copied: the "
-        f"topic was purged there, or the server lost its newest messages in a crash, and offsets began again; {_NOTHING}, "
-        "and keep this one as it is"
+        "topic was purged there, or the server lost its newest messages in a crash, and offsets began again; "
+        f"{_NOTHING}, and keep this one as it is"
     )
 
 
-_NOTHING = "nothing was copied; keep the server's messages in a topic of their own: sync into a new topic"
+_NOTHING = (
+    "nothing was copied; keep the server's messages in a topic of their own: sync into a new topic"
+)
 
 
-def _kept(counters: Counters, number: int) -> tuple[int | None, int | None]:
+def _kept(counters: Counters, number: int, next_offset: int) -> tuple[int | None, int | None]:
+    """When a partition that was read was created, and the mark of its last message, if the counters have them."""
     batches = counters.batches
-    return batches.get(f"{WRITER}/partition/{number}"), batches.get(f"{WRITER}/last/{number}")
+    offset, mark = divmod(batches.get(f"{_LAST}/{number}", -1), 1 << _MARK_BITS)
+    return batches.get(f"{_PARTITION}/{number}"), mark if offset == next_offset else None
 
 
 def _refuse_more_partitions(opened: OpenedStream, info: TopicInfo) -> None:
@@ -149,8 +167,8 @@ def _refuse_more_partitions(opened: OpenedStream, info: TopicInfo) -> None:
     there = max((partition.number + 1 for partition in info.partitions), default=0)
     if there > listed:
         raise RefusedError(
-            f"{opened.name}: topic {info.name} on the server has partition {there - 1}, and the topic here has {listed}, "
-            f"counted from 0; nothing was copied; write partitions: {there}"
+            f"{opened.name}: topic {info.name} on the server has partition {there - 1}, and the topic here has "
+            f"{listed}, counted from 0; nothing was copied; write partitions: {there}"
         )
 
 
@@ -165,6 +183,6 @@ def _refuse_another(
     if there.end < here.next_offset:
         raise RefusedError(
             f"{opened.name}: partition {there.number} holds offsets up to {here.next_offset - 1:,}, and ends on the "
-            f"server before {there.end:,}: the topic was purged there, or the server lost its newest messages in a crash; "
-            f"{_NOTHING}, and keep this one as it is"
+            f"server before {there.end:,}: the topic was purged there, or the server lost its newest messages in a "
+            f"crash; {_NOTHING}, and keep this one as it is"
         )

@@ -107,7 +107,8 @@ class PartitionReader:
         """The messages from a position to `end` (exclusive), as many as fit; None: none fits.
 
         Raises:
-            RefusedError: the last message that was read is another one there now, or the partition was purged meanwhile.
+            RefusedError: the last message that was read is another one there now, or the partition was purged
+                meanwhile.
             DamagedError, RefusedError, StorageError: as `RemoteTopic.poll`.
         """
         tables: list[pa.RecordBatch] = []
@@ -141,8 +142,8 @@ class PartitionReader:
                 polled = self.remote.poll(number, first, count)
         if not polled.rows.num_rows:
             raise RefusedError(
-                f"{self.opened.name}: partition {number} on the server has no message from offset {first:,} on, and had "
-                f"some up to {end - 1:,}: the topic was purged meanwhile; this batch was not committed; run it again, "
+                f"{self.opened.name}: partition {number} on the server has no message from offset {first:,} on, and "
+                f"had some up to {end - 1:,}: the topic was purged meanwhile; this batch was not committed; run it again, "
                 "which compares the messages first"
             )
         self.size.learn(polled.rows)

@@ -111,9 +111,7 @@ def follow_topic_sync(
 
 
 @contextmanager
-def _running(
-    opened: OpenedStream, remote: RemoteTopic, bounds: SyncBounds
-) -> Iterator[_TopicRun]:
+def _running(opened: OpenedStream, remote: RemoteTopic, bounds: SyncBounds) -> Iterator[_TopicRun]:
     """A run that no other sync of the topic disturbs."""
     _refuse_old_profile(opened)
     with lease(opened.root, "sync", opened.clock, wait_s=opened.wait_s):
@@ -126,8 +124,8 @@ def _running(
 def _refuse_old_profile(opened: OpenedStream) -> None:
     if topic_of(opened).profile == "v8":
         raise RefusedError(
-            f"{opened.name}: profile v8 is for servers of 0.8, which no client of 0.9 reaches; nothing was copied; import "
-            "the server's logs with `retention import iggy-log`, or write profile: modern"
+            f"{opened.name}: profile v8 is for servers of 0.8, which no client of 0.9 reaches; nothing was copied; "
+            "import the server's logs with `retention import iggy-log`, or write profile: modern"
         )
 
 
@@ -218,7 +216,10 @@ class _TopicRun:
         """The server's topic as it is now."""
         info = self._remote.info()
         there = {partition.number: partition for partition in info.partitions}
-        positions = {**self.position.partitions, **{read.partition: read.position for read in reads}}
+        positions = {
+            **self.position.partitions,
+            **{read.partition: read.position for read in reads},
+        }
         gone = [
             number
             for number, position in positions.items()
@@ -231,8 +232,8 @@ class _TopicRun:
         if info.created_us != self.info.created_us or gone:
             which = f"partition {gone[0]} of topic {info.name}" if gone else f"topic {info.name}"
             raise RefusedError(
-                f"{self._opened.name}: {which} on the server was deleted, made anew or purged meanwhile; this batch was "
-                "not committed; run it again, which compares the messages first"
+                f"{self._opened.name}: {which} on the server was deleted, made anew or purged meanwhile; this batch "
+                "was not committed; run it again, which compares the messages first"
             )
         return info
 
@@ -251,11 +252,12 @@ class _TopicRun:
 
     def _commit(self, reads: Sequence[PartitionRead], info: TopicInfo) -> Appended:
         opened, position = self._opened, self.position
+        after = {read.partition: read.position for read in reads}
+        counters = counters_after(info, position, after)
         with appending(opened, position.identity, "sync") as append:
             for attempt in append.attempts():
-                if position.commits is not None:
-                    refuse_moved(opened, attempt.position, position)
-                append.commit(_staged(opened, attempt, reads, info))
+                refuse_moved(opened, attempt.position, position)
+                append.commit(_staged(opened, attempt, reads, counters))
         if append.done.duplicate:
             raise BusyError(
                 f"{opened.name}: another sync of it committed meanwhile; each message was stored once; let one run at "
@@ -265,11 +267,14 @@ class _TopicRun:
 
 
 def _staged(
-    opened: OpenedStream, attempt: AppendAttempt, reads: Sequence[PartitionRead], info: TopicInfo
+    opened: OpenedStream,
+    attempt: AppendAttempt,
+    reads: Sequence[PartitionRead],
+    counters: Mapping[str, int],
 ) -> Staged:
-    """Write the messages to files, and return them with the positions after them."""
+    """Write the messages to files, and return them with the positions after them, and with these counters."""
     policy = topic_of(opened).policy()
-    staged = Staged((), {}, {}, counters_after(info, {read.partition: read.position for read in reads}))
+    staged = Staged((), {}, {}, counters)
     for read in reads:
         placed, tail = _placed(read, attempt.position.tail(read.partition), policy)
         stats = write_segments(attempt.staging, _pieces(opened.name, read, placed))
