@@ -143,8 +143,8 @@ class PartitionReader:
         if not polled.rows.num_rows:
             raise RefusedError(
                 f"{self.opened.name}: partition {number} on the server has no message from offset {first:,} on, and "
-                f"had some up to {end - 1:,}: the topic was purged meanwhile; this batch was not committed; run it again, "
-                "which compares the messages first"
+                f"had some up to {end - 1:,}: the topic was purged meanwhile; this batch was not committed; run it "
+                "again, which compares the messages first"
             )
         self.size.learn(polled.rows)
         return polled
