@@ -32,29 +32,6 @@ Copies = Annotated[
         help="Names or patterns. Default: all streams with sync.",
     ),
 ]
-Follow = Annotated[
-    bool,
-    typer.Option(
-        "--follow/--once",
-        help="Go on until a signal, with a commit about each second; or end at the server's present end.",
-    ),
-]
-BatchMessages = Annotated[int, typer.Option(metavar="N", help="The most messages of a commit.")]
-BatchBytes = Annotated[
-    str,
-    typer.Option(metavar="SIZE", help="The most bytes of a commit, except for one message."),
-]
-MaxMissed = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        help="Accept this many sequences that the server removed first. Default: as configured, else 0.",
-    ),
-]
-WithConfig = Annotated[
-    bool,
-    typer.Option("--with-config", help="Keep the server's configuration beside the stream."),
-]
 CopiedTopics = Annotated[
     list[str] | None,
     typer.Argument(
@@ -66,33 +43,56 @@ CopiedTopics = Annotated[
 ]
 
 
+Server = Annotated[
+    str | None,
+    typer.Option(metavar="URL", help="The server, or several with commas. Default: as configured."),
+]
+Context = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="A context of the `nats` command, instead of a URL."),
+]
+Follow = Annotated[
+    bool,
+    typer.Option(
+        "--follow/--once",
+        help="Go on until a signal, with a commit about each second; or end at the server's present end.",
+    ),
+]
+BatchMessages = Annotated[int, typer.Option(metavar="N", help="The most messages of a commit.")]
+BatchBytes = Annotated[
+    str, typer.Option(metavar="SIZE", help="The most bytes of a commit, except for one message.")
+]
+MaxMissed = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Accept this many sequences that the server removed first. Default: as configured, else 0.",
+    ),
+]
+WithConfig = Annotated[
+    bool, typer.Option("--with-config", help="Keep the server's configuration beside the stream.")
+]
+WithConsumers = Annotated[
+    bool,
+    typer.Option(
+        "--with-consumers", help="Bring the consumers, with the messages that they have settled."
+    ),
+]
+
+
 @syncs.command("nats")
 def nats(
     ctx: typer.Context,
     streams: Copies = None,
     tags: Tags = None,
-    server: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL", help="The server, or several with commas. Default: as configured."
-        ),
-    ] = None,
-    context: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="A context of the `nats` command, instead of a URL."),
-    ] = None,
+    server: Server = None,
+    context: Context = None,
     follow: Follow = False,
     batch_messages: BatchMessages = 50_000,
     batch_bytes: BatchBytes = "64MiB",
     max_missed: MaxMissed = None,
     with_config: WithConfig = False,
-    with_consumers: Annotated[
-        bool,
-        typer.Option(
-            "--with-consumers",
-            help="Bring the consumers, with the messages that they have settled.",
-        ),
-    ] = False,
+    with_consumers: WithConsumers = False,
 ) -> None:
     """Copy the new messages of JetStream streams: sequences, times, headers and payloads unchanged."""
     settings = settings_of(ctx)

@@ -18,6 +18,7 @@ from retention.doctor.ledger import check_ledger_of
 from retention.doctor.place import check_history_clock
 from retention.doctor.releases import check_releases
 from retention.doctor.runs import check_runs
+from retention.doctor.synced import check_synced
 from retention.history.runs import history_of
 from retention.interest.interest import consumer_snapshot_of
 from retention.planners.topic import plan_topic_table
@@ -47,6 +48,7 @@ def check_stream(opened: OpenedStream) -> Iterator[Finding]:
         ("leftovers", _leftovers),
         ("leases", _leases),
         ("archive", _archive),
+        ("sync", check_synced),
     ]
     for finding in findings_of(checks, opened):
         yield replace(finding, stream=opened.name)

@@ -160,6 +160,10 @@ class StorageError(RetentionError, OSError):
     """The place and cause, without the remedy."""
 
 
+class ServerError(RetentionError):
+    """A message server cannot be reached, did not answer, or answered with an error; nothing was changed there."""
+
+
 class CancelledError(RetentionError):
     """The work was cancelled while it ran; earlier commits are kept, nothing else was changed."""
 

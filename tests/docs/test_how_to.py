@@ -22,7 +22,11 @@ HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 CLUSTERS = ("databricks", "emr", "kubernetes", "spark-on-yarn")
 OF_INGEST = "kafka-dump"
 """The page that tests/docs/test_ingest.py executes, on Spark."""
-PAGES = sorted(page for page in HOW_TO.glob("*.md") if page.stem not in (*CLUSTERS, OF_INGEST))
+OF_SYNC = "sync-from-a-live-server"
+"""The page that tests/docs/test_sync.py executes, beside a server."""
+PAGES = sorted(
+    page for page in HOW_TO.glob("*.md") if page.stem not in (*CLUSTERS, OF_INGEST, OF_SYNC)
+)
 JOB = re.compile(r"(?:jobs/|retention-job,? )(\w+)")
 OPTION = re.compile(r"(?<!\S)--[\w-]+|(?<=\")--[\w-]+")
 

@@ -205,6 +205,17 @@ KINDS = {
             f"{_OWN}messages_come_back_as_a_new_stream_as_told",
         ),
     ),
+    "copy a server's stream": Kind(
+        r"_NOTHING\}|accept the gap|make a mirror there|remove its sync|run it again, which compares",
+        (
+            "live/test_sync.py::test_a_consumed_stream_is_copied_from_the_mirror_that_the_refusal_names",
+            "live/test_sync.py::test_what_a_purge_took_first_is_refused_and_then_accepted",
+        ),
+    ),
+    "limits of a copy": Kind(
+        r"raise it by what comes between two passes|those of the server do not act here",
+        ("retention/doctor/test_synced.py::test_the_doctor_says_what_a_pass_would_remove",),
+    ),
     "undo another run first": Kind(
         r"undo that one first", (f"{_OWN}runs_are_undone_in_the_order_that_is_told",)
     ),

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import pandas  # type: ignore[import-untyped]  # noqa: F401  (what is loaded when needed, before the forks)
@@ -55,6 +55,9 @@ from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.mirror.origin import origins_of
 from retention.ingest.mirror.run import run_mirror
 from retention.ingest.sources import batches
+from retention.ingest.sync.configuration import keep_configuration
+from retention.ingest.sync.consumers import bring_consumers
+from retention.ingest.sync.run import SyncBounds, run_sync
 from retention.ingest.table_source import TableSource, ingest
 from retention.inspect.measures import measure
 from retention.inspect.taken import Taken
@@ -83,6 +86,7 @@ from tests.support.laying import SECOND, START, File, Laid, even_segments, lay, 
 from tests.support.list_reader import reading
 from tests.support.overwritten_log import newest, overwrite
 from tests.support.reclaiming import reclaim, reclaim_left, with_dead_files, with_leftovers
+from tests.support.recorded_stream import RecordedStream, messages
 from tests.support.topic_crashes import NAME as TOPIC
 from tests.support.topic_crashes import import_logs, rolling, with_logs
 from tests.support.topic_crashes import publish as publish_clicks
@@ -331,6 +335,22 @@ def carry(folder: Path) -> None:
     target = warehouse.new_stream("ORDERS").opened
     origins = list(origins_of(target.config, lambda name: warehouse.stream(name).opened))
     run_mirror(target, origins, NOW, part_bytes=400)
+
+
+def syncing(folder: Path, format_: str) -> None:
+    """ORDERS is still empty, and has a server."""
+    warehouse_with(folder, format_, NOW, segment_span="10s", subjects=[], sync={"stream": "S"})
+
+
+def sync(folder: Path) -> None:
+    """Copy a server's messages in three commits, with its consumer and its configuration."""
+    opened = opened_at(folder).new_stream("ORDERS").opened
+    billing = SimpleNamespace(name="billing", config={"durable_name": "billing"}, ack_floor=7)
+    remote = RecordedStream.of(messages(1, 14), known_consumers=[billing])
+    remote.without(3, 4, 14)
+    keep_configuration(opened, remote.config)
+    bring = partial(bring_consumers, opened, remote)
+    run_sync(opened, remote, SyncBounds(batch_messages=6), bring)
 
 
 def publish_oddly(folder: Path) -> None:
@@ -738,6 +758,7 @@ SCENARIOS = {
     "race": Scenario(written, lose_a_race),
     "import": Scenario(with_backup, import_backup),
     "mirror": Scenario(mirroring, carry),
+    "sync": Scenario(syncing, sync),
     "apply": Scenario(due, apply),
     "release": Scenario(with_consumers, apply),
     "fold": Scenario(with_acks, fold),
@@ -818,7 +839,8 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
         "open_base": [counters.open_base.get(partition) for partition in range(2)],
         "turn": counters.batches.get(TURN),
         "batches": {
-            name: counters.batches.get(name) for name in ("app", "mine", "rival", "mirror")
+            name: counters.batches.get(name)
+            for name in ("app", "mine", "rival", "mirror", "nats-sync")
         },
         "consumers": [
             (

@@ -52,7 +52,7 @@ class RecordedStream:
             messages=len(seqs),
             deleted=gone,
             config=self.config,
-            sealed=bool(self.config.get("sealed")),
+            is_sealed=bool(self.config.get("sealed")),
         )
 
     def message(self, seq: int) -> Any:

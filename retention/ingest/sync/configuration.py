@@ -11,8 +11,9 @@ from retention.config import StreamConfig
 from retention.config.load import parse_stream
 from retention.config.server_json import server_config
 from retention.context.context import OpenedStream
-from retention.errors import ConfigError
+from retention.errors import ConfigError, DamagedError
 from retention.storage import files
+from retention.storage.checksum import parse_json
 from retention.storage.crash_points import Step, reached
 
 SERVER_CONFIG = "server-config.json"
@@ -41,11 +42,23 @@ class ConfigDifference:
 
 def keep_configuration(opened: OpenedStream, config: Mapping[str, Any]) -> None:
     """Write the server's configuration beside the stream, if it is another one than before."""
-    place = files.join(opened.root, "_retention", SERVER_CONFIG)
+    place = _place(opened)
     content = f"{json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False)}\n".encode()
     if files.read_bytes(place) != content:
         files.replace(place, content)
         reached(Step.SERVER_CONFIG_KEPT)
+
+
+def kept_configuration(opened: OpenedStream) -> dict[str, Any] | None:
+    """The server's configuration beside the stream; None: none was kept, or it cannot be read."""
+    content = files.read_bytes(_place(opened))
+    if content is None:
+        return None
+    try:
+        config = parse_json(content)
+    except (ValueError, DamagedError):
+        return None
+    return config if isinstance(config, dict) else None
 
 
 def differences(ours: StreamConfig, config: Mapping[str, Any]) -> list[ConfigDifference]:
@@ -65,10 +78,14 @@ def differences(ours: StreamConfig, config: Mapping[str, Any]) -> list[ConfigDif
 def difference_notes(ours: StreamConfig, config: Mapping[str, Any]) -> list[str]:
     """A sentence about the settings that differ; none if they agree."""
     try:
-        found = differences(ours, config)
+        differing = differences(ours, config)
     except ConfigError as error:
         return [f"the server's configuration cannot be compared: {error}"]
-    return [f"the configurations differ: {'; '.join(map(str, found))}"] if found else []
+    return [f"the configurations differ: {'; '.join(map(str, differing))}"] if differing else []
+
+
+def _place(opened: OpenedStream) -> str:
+    return files.join(opened.root, "_retention", SERVER_CONFIG)
 
 
 def _differing(

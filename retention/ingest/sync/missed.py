@@ -52,7 +52,7 @@ class KnownGaps:
     """Ascending sequences."""
 
     def within(self, first: int, last: int) -> int:
-        """How many of them are in a range."""
+        """The number of them in a range."""
         low, high = np.searchsorted(self.deleted, [first, last + 1])
         return int(high - low)
 
@@ -69,9 +69,9 @@ def missed_in(seqs: np.ndarray, first: int, until: int, known: KnownGaps) -> Mis
     inside = seqs[seqs <= until]
     edges = np.concatenate([[first - 1], inside, [until + 1]])
     places = np.flatnonzero(np.diff(edges) > 1)
-    found = []
+    missed = []
     for low, high in zip(edges[places] + 1, edges[places + 1] - 1, strict=True):
         count = int(high - low + 1) - known.within(int(low), int(high))
         if count:
-            found.append(MissedRange(int(low), int(high), count))
-    return Missed(tuple(found))
+            missed.append(MissedRange(int(low), int(high), count))
+    return Missed(tuple(missed))

@@ -11,7 +11,7 @@ from retention.core.json_object import JsonObject
 from retention.ingest.sync.missed import NONE_MISSED, Missed
 
 Ended = Literal["end", "signal", "sealed"]
-"""Why a run ended: it reached the server's end, a signal asked it to, or the server's stream is sealed."""
+"""The reason why a run ended: it reached the server's end, a signal asked it to, or the server's stream is sealed."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -22,7 +22,7 @@ class Synced(Displayed):
     origin: str
     """The stream's name on the server."""
     created: str
-    """When the server's stream was created, as the server writes it; its identity."""
+    """The creation time of the server's stream, as the server writes it; its identity."""
     messages: int
     bytes: int
     """The size of the messages, by the broker's accounting."""
@@ -40,7 +40,7 @@ class Synced(Displayed):
 
     @property
     def behind(self) -> int:
-        """How many sequences of the server were not read when the run ended."""
+        """The number of sequences of the server that were not read when the run ended."""
         return max(self.last_seq - self.position, 0)
 
     def as_json(self) -> JsonObject:

@@ -164,7 +164,7 @@ class _SyncRun:
                     self.catch_up(last_seq)
                 self.info = self._checked(self.start.held)
                 self._along(self.start.held)
-                if self.info.sealed and self.start.held >= self.info.last_seq:
+                if self.info.is_sealed and self.start.held >= self.info.last_seq:
                     return True
                 last_seq = self.info.last_seq
         return False
@@ -246,7 +246,7 @@ class _SyncRun:
         return info
 
     def _missed_before(self, rows: pa.Table | None, until: int, info: StreamInfo) -> Missed:
-        """What the server removed of a batch before it was read."""
+        """The sequences of a batch that the server removed before they were read."""
         seqs = np.empty(0, np.int64) if rows is None else rows["seq"].to_numpy()
         return missed_in(seqs, self.start.first, min(until, info.first_seq - 1), self._known)
 

@@ -1,4 +1,4 @@
-"""A sync of one stream from its configuration: the connection, the run, and what comes along with the messages."""
+"""A sync of one stream by its configuration: the connection, the run, and consumers and configuration beside it."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _remote(opened: OpenedStream, sync: SyncSource, options: SyncOptions) -> Ite
 
 
 class _Along:
-    """What comes along with the messages of a run."""
+    """The consumers and the configuration that come along with the messages of a run."""
 
     def __init__(self, opened: OpenedStream, remote: RemoteStream, options: SyncOptions) -> None:
         self._opened, self._remote, self._options = opened, remote, options

@@ -1,0 +1,265 @@
+"""A connection to a NATS server, synchronous: the client library connects, authenticates and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, TypeVar
+
+import nats.errors
+from nats.aio.client import Client
+
+from retention.errors import RefusedError, ServerError, UsageError
+from retention.nats.failures import failure_to_open
+from retention.nats.frames import FrameParser
+from retention.nats.options import client_options
+from retention.nats.settings import ConnectionSettings
+
+Answer = TypeVar("Answer")
+
+OPENED_WITHIN_S = 5.0
+"""For the connection to one server, and for its first answer."""
+BACK_WITHIN_S = 120.0
+"""A server that is restarted, or fails over, is waited for this long."""
+_LOOK_EVERY_S = 0.05
+_PERMISSION = re.compile(
+    r"Permissions Violation for (Publish|Subscription) to \"(\S+)\"", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True)
+class Message:
+    """An answer; `headers` by name, none without."""
+
+    subject: str
+    payload: bytes
+    headers: dict[str, str] | None
+
+
+class _Client(Client):
+    """The library's client; it says nothing to a server before TLS where TLS is demanded."""
+
+    def __init__(self, on_error: Callable[[str], None], *, needs_tls: bool) -> None:
+        super().__init__()
+        self.frames = FrameParser(self, on_error)
+        self._ps = self.frames
+        self._needs_tls = needs_tls
+
+    def _connect_command(self) -> bytes:
+        if self._needs_tls and not self._server_info.get("tls_required"):
+            raise NoTlsError
+        return super()._connect_command()
+
+
+class NoTlsError(nats.errors.Error):
+    """The server does not ask for TLS, and the settings demand it."""
+
+
+class _Attempts:
+    """The errors while a connection is opened; after one for each server, it ends with the last."""
+
+    def __init__(self, servers: int) -> None:
+        self._left = servers
+        self.last: Exception | None = None
+        self.opened = False
+
+    async def note(self, error: Exception) -> None:
+        self.last = error
+        self._left -= 1
+        if not self.opened and self._left <= 0:
+            raise _GaveUpError
+
+
+class _GaveUpError(Exception):
+    """No server of the list could be connected to."""
+
+
+class Connection:
+    """One connection, confined to the thread that opened it; it reads only while one of its methods runs."""
+
+    def __init__(self, settings: ConnectionSettings) -> None:
+        """For `open`, which connects."""
+        self.settings = settings
+        self._loop = asyncio.new_event_loop()
+        self._refusals: list[str] = []
+        self._refused = asyncio.Event()
+        self._client: _Client | None = None
+        self._attempts = _Attempts(0)
+        self.losses = 0
+        """How often the connection was lost."""
+        self.on_loss: Callable[[], None] = lambda: None
+
+    @classmethod
+    def open(cls, settings: ConnectionSettings) -> Connection:
+        """Connect to the first of the servers that answers.
+
+        Raises:
+            ServerError: None can be reached.
+            UsageError: The settings do not fit the server: authentication, TLS, files; or the package `nats-py` is
+                missing.
+        """
+        connection = cls(settings)
+        try:
+            connection.run(connection._connect())
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; again is no error."""
+        if self._loop.is_closed():
+            return
+        with contextlib.suppress(Exception):
+            if self._client is not None:
+                self.run(self._client.close())
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+    def run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
+        """Run a coroutine of this package on the connection's loop."""
+        return self._loop.run_until_complete(work)
+
+    @property
+    def client(self) -> _Client:
+        """The library's client."""
+        if self._client is None:
+            raise AssertionError("the connection is not open")
+        return self._client
+
+    @property
+    def server(self) -> str:
+        """The server's host and port, without credentials."""
+        url = self.client.connected_url
+        return f"{url.hostname}:{url.port}" if url is not None else self.settings.hosts
+
+    def api_subject(self, request: str) -> str:
+        """The subject of a request to the JetStream API, such as `STREAM.INFO.ORDERS`."""
+        return f"{self.settings.api}.{request}"
+
+    def request(self, subject: str, payload: bytes, timeout_s: float) -> Message:
+        """Ask, and wait for the first answer.
+
+        Raises:
+            RefusedError: The server refused it for a missing permission; the sentence names the subject.
+            ServerError: Nobody answers to that subject, or not in time, or the connection was lost.
+        """
+        return self.run(self.ask(subject, payload, timeout_s))
+
+    async def ask(self, subject: str, payload: bytes, timeout_s: float) -> Message:
+        """`request`, as a coroutine."""
+        self._refused.clear()
+        asking = asyncio.ensure_future(self.client.request(subject, payload, timeout=timeout_s))
+        refusal = asyncio.ensure_future(self._refused.wait())
+        try:
+            await asyncio.wait((asking, refusal), return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                self.check_permissions()
+            answer = await asking
+        except nats.errors.NoRespondersError as error:
+            raise self._nobody(subject) from error
+        except (nats.errors.TimeoutError, asyncio.TimeoutError) as error:
+            self.check_permissions()
+            raise ServerError(
+                f"{self.server} did not answer to {subject} within {timeout_s:g} s; look at the server and the network, "
+                "then try again"
+            ) from error
+        except (nats.errors.Error, OSError) as error:
+            raise ServerError(
+                f"{self.server}: the connection was lost before the answer to {subject}; try again"
+            ) from error
+        finally:
+            for task in (asking, refusal):
+                task.cancel()
+        return Message(answer.subject, answer.data, answer.headers)
+
+    def check_permissions(self) -> None:
+        """Raise the server's last refusal of a subject, if there is one."""
+        while self._refusals:
+            text = self._refusals.pop(0)
+            missing = _PERMISSION.search(text)
+            if missing:
+                self._refusals.clear()
+                raise self._no_permission(missing[1].lower(), missing[2])
+
+    async def back(self, within_s: float = BACK_WITHIN_S) -> None:
+        """Wait until the lost connection is there again.
+
+        Raises:
+            ServerError: It is not, within that time.
+        """
+        deadline = self._loop.time() + within_s
+        while not self.client.is_connected:
+            if self._loop.time() > deadline:
+                raise ServerError(
+                    f"{self.settings.hosts}: the connection was lost and is not back after {within_s:g} s "
+                    f"({self._attempts.last}); start the server or look at the network, then run it again"
+                )
+            if self.client.is_closed:
+                await self._connect_again()
+            await asyncio.sleep(_LOOK_EVERY_S)
+
+    async def _connect_again(self) -> None:
+        with contextlib.suppress(ServerError):
+            await self._connect()
+
+    async def _connect(self) -> None:
+        needs_tls = self.settings.needs_tls
+        self._client = client = _Client(self._on_error, needs_tls=needs_tls)
+        self._attempts = attempts = _Attempts(len(self.settings.servers))
+        try:
+            await client.connect(
+                **client_options(self.settings, OPENED_WITHIN_S),
+                error_cb=attempts.note,
+                disconnected_cb=self._on_disconnect,
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=0.25,
+            )
+        except _GaveUpError:
+            await self._drop(client)
+            raise failure_to_open(self.settings, attempts.last) from attempts.last
+        attempts.opened = True
+
+    async def _drop(self, client: _Client) -> None:
+        with contextlib.suppress(Exception):
+            await client.close()
+
+    async def _on_disconnect(self) -> None:
+        self.losses += 1
+        self.on_loss()
+
+    def _on_error(self, text: str) -> None:
+        self._refusals.append(text)
+        self._refused.set()
+        self.on_loss()
+
+    def _nobody(self, subject: str) -> ServerError:
+        where = f"domain {self.settings.domain}" if self.settings.domain else "this account"
+        return ServerError(
+            f"{self.server}: nobody answers to {subject} (503): JetStream is off in {where}, the server has no leader "
+            "for the stream, or the API has another prefix; look at the account, the domain and the API prefix of the "
+            "context"
+        )
+
+    def _no_permission(self, verb: str, subject: str) -> RefusedError | UsageError:
+        right = "publish" if verb == "publish" else "subscribe"
+        hint = "" if right == "publish" else ", or set the inbox prefix that the user may use"
+        return UsageError(
+            f"{self.server} refused to {right} {'to ' if right == 'subscribe' else ''}{subject}: the user has no "
+            f"permission; allow {right} on {subject}{hint}"
+        )

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from retention.doctor.synced import check_synced
+from retention.ingest.sync.configuration import keep_configuration
+from retention.ingest.sync.run import run_sync
+from tests.support.recorded_stream import RecordedStream, messages
+from tests.support.sandboxes import ORDERS, opened
+
+COPY = {"name": "COPY", "sync": {"context": "prod"}}
+
+
+def test_the_doctor_says_what_a_pass_would_remove(tmp_path: Path) -> None:
+    """`a, b, b, b`: a server with both limits keeps 1 and 4, a pass with both keeps 4 alone."""
+    both = {**COPY, "max_msgs": 2, "max_msgs_per_subject": 1}
+    stream = opened(tmp_path, both).new_stream("COPY")
+    remote = RecordedStream.of(messages(1, 4))
+    subjects = ["a", "b", "b", "b"]
+    place = remote.rows.schema.get_field_index("subject")
+    remote.rows = remote.rows.set_column(place, remote.rows.schema.field("subject"), [subjects])
+    run_sync(stream.opened, remote)
+    (finding,) = check_synced(stream.opened)
+    assert (finding.result, "last values" in finding.detail) == ("warning", True)
+    assert stream.plan().plan.removed_messages == 3
+    one = opened(tmp_path, {**COPY, "max_msgs_per_subject": 1}).stream("COPY")
+    (finding,) = check_synced(one.opened)
+    assert finding.result == "ok"
+    assert one.plan().plan.removed_messages == 2
+
+
+def test_the_doctor_compares_the_servers_limits_if_they_were_kept(tmp_path: Path) -> None:
+    stream = opened(tmp_path, COPY).new_stream("COPY")
+    keep_configuration(stream.opened, {"name": "S", "max_age": 3_600 * 10**9})
+    (finding,) = check_synced(stream.opened)
+    assert "max_age is 0 here and 3600000000000 on the server" in finding.detail
+    Path(stream.opened.root, "_retention", "server-config.json").write_text("no", encoding="utf-8")
+    assert [each.result for each in check_synced(stream.opened)] == ["ok"]
+
+
+def test_other_streams_have_no_such_finding(tmp_path: Path) -> None:
+    assert list(check_synced(opened(tmp_path, ORDERS).new_stream("ORDERS").opened)) == []
