@@ -35,12 +35,16 @@ def main() -> None:
     document = {"server": version, "stages": stages}
     FIXTURE.parent.mkdir(exist_ok=True)
     FIXTURE.write_bytes(gzip.compress(json.dumps(document, sort_keys=True).encode(), mtime=0))
-    print(f"{FIXTURE}: Iggy server {version}, {len(stages)} stages")  # noqa: T201
+    print(f"{FIXTURE}: Iggy server {version}, {len(stages)} stages")
 
 
 def _stages(server: IggyServer) -> dict[str, Any]:
-    stages = {}
     server.create_stream()
+    return _growing(server) | _changing(server)
+
+
+def _growing(server: IggyServer) -> dict[str, Any]:
+    stages = {}
     server.create_topic(TOPIC, 2, segment_size=_KIB * _KIB, message_expiry=3_600_000_000)
     stages["empty"] = _recorded(server)
     server.send(TOPIC, 0, _odd(), [SendMessage(f"{n}") for n in range(4)], [SendMessage("last")])
@@ -54,6 +58,11 @@ def _stages(server: IggyServer) -> dict[str, Any]:
     stages["more"] = _recorded(server)
     server.delete_segments(TOPIC, 1, 2)
     stages["deleted"] = _recorded(server)
+    return stages
+
+
+def _changing(server: IggyServer) -> dict[str, Any]:
+    stages = {}
     server.call(lambda client: client.create_partitions(STREAM, TOPIC, 1))
     server.send(TOPIC, 2, [SendMessage("of the third")])
     stages["grown"] = _recorded(server)
