@@ -8,7 +8,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -127,39 +126,65 @@ def test_a_copy_equals_the_server_and_an_import_of_its_logs(
     assert ours == theirs
 
 
-def test_a_killed_sync_and_a_killed_server_lose_and_double_nothing(
+def test_a_killed_sync_and_a_stopped_server_lose_and_double_nothing(
     server: IggyServer, warehouse: Warehouse, tmp_path: Path
 ) -> None:
-    stopped = threading.Event()
     chance = random.Random(7)
-    command = [
-        sys.executable,
-        "-m",
-        "retention.cli.main",
-        "--config",
-        str(tmp_path / "retention.yaml"),
-    ]
-    command += ["sync", "iggy", TOPIC, "--batch-messages", "200"]
+    program = str(Path(sys.executable).with_name("retention"))
+    configured = ["--config", str(tmp_path / "retention.yaml")]
+    command = [program, *configured, "sync", "iggy", TOPIC, "--batch-messages", "150"]
     sent = 0
-    for kill in range(KILLS):
-        for _ in range(6):
-            server.send(TOPIC, sent % 2, batch(300, 100, sent))
-            sent += 1
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        time.sleep(chance.uniform(0.8, 4))
-        if kill % 3 == 2:
-            server.stop(signal.SIGTERM)
-            time.sleep(0.3)
-            server.start()
-            process.wait(120)
-        else:
-            process.kill()
-            process.wait(30)
-    stopped.set()
+    with (tmp_path / "out.log").open("wb") as out:
+        for kill in range(KILLS):
+            for _ in range(8):
+                server.send(TOPIC, sent % 2, batch(300, 100, sent))
+                sent += 1
+            process = subprocess.Popen(command, stdout=out, stderr=out)
+            if kill % 3 == 2:
+                time.sleep(chance.uniform(0.5, 2))
+                server.stop(signal.SIGTERM)
+                time.sleep(0.3)
+                server.start()
+                assert process.wait(120) == 0
+            else:
+                _kill_at_work(process, warehouse, chance)
     warehouse.topic(TOPIC).sync()
     here = digest_here(warehouse)
     assert here == digest_there(server)
     assert sum(count for count, _ in here.values()) == 100 * sent
+
+
+def _kill_at_work(
+    process: subprocess.Popen[bytes], warehouse: Warehouse, chance: random.Random
+) -> None:
+    """Kill a sync a moment after its next commit."""
+    store = warehouse.topic(TOPIC).opened.store
+    before = store.snapshot().version if store.exists() else -1
+    while process.poll() is None and (not store.exists() or store.snapshot().version <= before):
+        time.sleep(0.01)
+    time.sleep(chance.uniform(0, 0.3))
+    process.kill()
+    process.wait(30)
+
+
+def test_messages_that_a_killed_server_lost_stay_here_and_nothing_is_put_in_their_place(
+    server: IggyServer, warehouse: Warehouse
+) -> None:
+    server.send(TOPIC, 0, batch(10, 20, 1))
+    assert warehouse.topic(TOPIC).sync().messages == 20
+    before = digest_here(warehouse)
+    server.stop(signal.SIGKILL)
+    server.start()
+    with Connection(IggySettings(server.address, USER, PASSWORD)) as connection:
+        kept = RemoteTopic(connection, STREAM, TOPIC).info().partitions[0].end
+    for count, reason in ((0, "lost its newest messages"), (30, "is not the one that was copied")):
+        server.send(TOPIC, 0, *[batch(10, count, 2)] * bool(count))
+        if kept == 20:
+            assert warehouse.topic(TOPIC).sync().behind == 0
+            continue
+        with pytest.raises(RefusedError, match=reason):
+            warehouse.topic(TOPIC).sync()
+        assert digest_here(warehouse) == before
 
 
 def test_what_users_may_do_is_told_and_no_secret_is_shown(

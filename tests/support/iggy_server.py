@@ -35,7 +35,6 @@ class IggyServer:
             self.port = taken.getsockname()[1]
         self._tls = tls or {}
         self._process: subprocess.Popen[bytes] | None = None
-        self._loop = asyncio.new_event_loop()
 
     @property
     def address(self) -> str:
@@ -85,7 +84,7 @@ class IggyServer:
             await client.connect()
             return await act(client)
 
-        return self._loop.run_until_complete(run())
+        return asyncio.run(run())
 
     def request(self, code: int, body: bytes) -> bytes:
         answer: bytes = self.call(lambda client: client.send_binary_request(code, body))

@@ -19,8 +19,8 @@ ENVIRONMENT = {"IGGY_USERNAME": "reader", "IGGY_PASSWORD": "secret"}
         ("iggy://a:b%40c@h:1", IggySettings("h:1", "a", "b@c")),
         (
             "iggy://iggypat-x@h:1",
-            IggySettings("h:1", token="iggypat-x"),
-        ),  # noqa: S106
+            IggySettings("h:1", None, None, "iggypat-x"),
+        ),
         (
             "iggy+tcp://a:b@h:1?tls=true&tls_domain=d&tls_ca_file=/ca.pem&nodelay=true",
             IggySettings("h:1", "a", "b", tls=True, tls_domain="d", tls_ca_file="/ca.pem"),

@@ -223,7 +223,7 @@ def test_nobody_else_writes_to_a_synced_topic(world: World, tmp_path: Path) -> N
 def test_one_sync_of_a_topic_runs_at_a_time(copy: OpenedStream) -> None:
     with (
         lease(copy.root, "sync", copy.clock),
-        pytest.raises(BusyError, match="is held"),
+        pytest.raises(BusyError, match="held by process"),
     ):
         run_topic_sync(copy, RecordedServer("first").topic)
 
@@ -249,8 +249,7 @@ def test_offsets_of_groups_and_named_consumers_come_and_hold_messages(world: Wor
     run_topic_sync(copy, server.topic)
     info = server.topic.info()
     assert bring_readers(copy, server.topic, info, ["worker", "7"]) == 2
-    stored = {(each.kind, each.partition): each.offset for each in world.topic.offsets()}
-    assert set(stored.values()) == {2, 3}
+    assert sorted(each.offset for each in world.topic.offsets()) == [2, 3]
     assert world.topic.get_offset(0, "consumer", "worker").offset == 3
     before = copy.store.snapshot().counters.consumers
     bring_readers(copy, server.topic, info, ["worker", "7"])
