@@ -8,16 +8,14 @@ import re
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import nats.errors
-from nats.aio.client import Client
-
-from retention.errors import RefusedError, ServerError, UsageError
+from retention.errors import ServerError, UsageError
 from retention.nats.failures import failure_to_open
-from retention.nats.frames import FrameParser
-from retention.nats.options import client_options
 from retention.nats.settings import ConnectionSettings
+
+if TYPE_CHECKING:
+    from retention.nats.client import LibraryClient
 
 Answer = TypeVar("Answer")
 
@@ -38,25 +36,6 @@ class Message:
     subject: str
     payload: bytes
     headers: dict[str, str] | None
-
-
-class _Client(Client):
-    """The library's client; it says nothing to a server before TLS where TLS is demanded."""
-
-    def __init__(self, on_error: Callable[[str], None], *, needs_tls: bool) -> None:
-        super().__init__()
-        self.frames = FrameParser(self, on_error)
-        self._ps = self.frames
-        self._needs_tls = needs_tls
-
-    def _connect_command(self) -> bytes:
-        if self._needs_tls and not self._server_info.get("tls_required"):
-            raise NoTlsError
-        return super()._connect_command()
-
-
-class NoTlsError(nats.errors.Error):
-    """The server does not ask for TLS, and the settings demand it."""
 
 
 class _Attempts:
@@ -87,7 +66,7 @@ class Connection:
         self._loop = asyncio.new_event_loop()
         self._refusals: list[str] = []
         self._refused = asyncio.Event()
-        self._client: _Client | None = None
+        self._client: LibraryClient | None = None
         self._attempts = _Attempts(0)
         self.losses = 0
         """How often the connection was lost."""
@@ -136,7 +115,7 @@ class Connection:
         return self._loop.run_until_complete(work)
 
     @property
-    def client(self) -> _Client:
+    def client(self) -> LibraryClient:
         """The library's client."""
         if self._client is None:
             raise AssertionError("the connection is not open")
@@ -156,13 +135,15 @@ class Connection:
         """Ask, and wait for the first answer.
 
         Raises:
-            RefusedError: The server refused it for a missing permission; the sentence names the subject.
+            UsageError: The server refused it for a missing permission; the sentence names the subject.
             ServerError: Nobody answers to that subject, or not in time, or the connection was lost.
         """
         return self.run(self.ask(subject, payload, timeout_s))
 
     async def ask(self, subject: str, payload: bytes, timeout_s: float) -> Message:
         """`request`, as a coroutine."""
+        import nats.errors
+
         self._refused.clear()
         asking = asyncio.ensure_future(self.client.request(subject, payload, timeout=timeout_s))
         refusal = asyncio.ensure_future(self._refused.wait())
@@ -173,10 +154,11 @@ class Connection:
             answer = await asking
         except nats.errors.NoRespondersError as error:
             raise self._nobody(subject) from error
-        except (nats.errors.TimeoutError, asyncio.TimeoutError) as error:
+        except TimeoutError as error:
             self.check_permissions()
             raise ServerError(
-                f"{self.server} did not answer to {subject} within {timeout_s:g} s; look at the server and the network, "
+                f"{self.server} did not answer to {subject} within {timeout_s:g} s; look at the server and the "
+                "network, "
                 "then try again"
             ) from error
         except (nats.errors.Error, OSError) as error:
@@ -219,8 +201,8 @@ class Connection:
             await self._connect()
 
     async def _connect(self) -> None:
-        needs_tls = self.settings.needs_tls
-        self._client = client = _Client(self._on_error, needs_tls=needs_tls)
+        client_options, client_of = _library()
+        self._client = client = client_of(self._on_error, needs_tls=self.settings.needs_tls)
         self._attempts = attempts = _Attempts(len(self.settings.servers))
         try:
             await client.connect(
@@ -228,14 +210,14 @@ class Connection:
                 error_cb=attempts.note,
                 disconnected_cb=self._on_disconnect,
                 max_reconnect_attempts=-1,
-                reconnect_time_wait=0.25,
+                reconnect_time_wait=1,
             )
         except _GaveUpError:
             await self._drop(client)
             raise failure_to_open(self.settings, attempts.last) from attempts.last
         attempts.opened = True
 
-    async def _drop(self, client: _Client) -> None:
+    async def _drop(self, client: LibraryClient) -> None:
         with contextlib.suppress(Exception):
             await client.close()
 
@@ -256,10 +238,23 @@ class Connection:
             "context"
         )
 
-    def _no_permission(self, verb: str, subject: str) -> RefusedError | UsageError:
+    def _no_permission(self, verb: str, subject: str) -> UsageError:
         right = "publish" if verb == "publish" else "subscribe"
         hint = "" if right == "publish" else ", or set the inbox prefix that the user may use"
         return UsageError(
             f"{self.server} refused to {right} {'to ' if right == 'subscribe' else ''}{subject}: the user has no "
             f"permission; allow {right} on {subject}{hint}"
         )
+
+
+def _library() -> tuple[Callable[..., dict[str, Any]], type[LibraryClient]]:
+    """What needs the client library; it is loaded by those who connect alone."""
+    try:
+        from retention.nats.client import LibraryClient
+        from retention.nats.options import client_options
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"a connection to NATS needs the package {error.name}, which is not installed here: pip install "
+            "'lake-retention[nats]'"
+        ) from error
+    return client_options, LibraryClient

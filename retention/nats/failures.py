@@ -9,27 +9,90 @@ import ssl
 from retention.errors import RetentionError, ServerError, UsageError
 from retention.nats.settings import ConnectionSettings
 
+_NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNEXPECTED_MESSAGE")
+"""Reasons of OpenSSL for an answer that is no TLS."""
+_AUTHORIZATION = ("authorization violation", "authentication", "user ")
+
+
+class NoTlsError(ssl.SSLError):
+    """The server does not ask for TLS, and the settings demand it."""
+
 
 def failure_to_open(settings: ConnectionSettings, error: Exception | None) -> RetentionError:
-    """The error for the last attempt of a connection that could not be opened."""
+    """The error for the last attempt at a connection that could not be opened."""
     hosts = settings.hosts
+    if isinstance(error, NoTlsError):
+        return UsageError(
+            f"{hosts} has no TLS, and the settings demand it (tls://, ca, cert or tls_first); nothing was sent to it; "
+            "correct the URL, or leave out those settings"
+        )
     if isinstance(error, ssl.SSLError):
         return _tls_failure(settings, error)
     if isinstance(error, (asyncio.TimeoutError, TimeoutError)):
         return _silence(settings)
     if isinstance(error, socket.gaierror):
-        return ServerError(f"{hosts}: no such host ({error.strerror}); correct the server's URL")
+        return ServerError(f"{hosts}: {error.strerror}; correct the host in the server's URL")
     if isinstance(error, OSError):
-        return ServerError(
-            f"{hosts}: {error.strerror or error}; start the server, or correct the server's URL"
+        why = error.strerror or str(error) or type(error).__name__
+        return ServerError(f"{hosts}: {why}; start the server, or correct its URL")
+    return _refusal(settings, str(error))
+
+
+def _refusal(settings: ConnectionSettings, text: str) -> RetentionError:
+    reason = text.removeprefix("nats: ").strip("' ")
+    if any(word in reason.lower() for word in _AUTHORIZATION):
+        return UsageError(
+            f"{settings.hosts} refused {_identity(settings)} ({reason}); correct the credentials in the context, the "
+            "environment (NATS_USER, NATS_CREDS …) or the URL"
         )
-    text = str(error).removeprefix("nats: ").strip("' ")
-    return ServerError(f"{hosts}: {text}; look at the server's log")
+    if "expecting INFO" in reason:
+        return _silence(settings)
+    return ServerError(
+        f"{settings.hosts} refused the connection ({reason}); look at the server's log"
+    )
+
+
+def _identity(settings: ConnectionSettings) -> str:
+    """As whom the connection was tried, without secrets."""
+    named = (
+        ("user", settings.user),
+        ("the credentials", settings.creds),
+        ("the nkey", settings.nkey),
+    )
+    for what, value in named:
+        if value:
+            return f"{what} {value}"
+    if settings.user_jwt:
+        return "the JWT"
+    return "the token" if settings.token else "the connection without other credentials"
 
 
 def _tls_failure(settings: ConnectionSettings, error: ssl.SSLError) -> UsageError:
-    return UsageError(f"{settings.hosts}: {error.reason or error}")
+    hosts = settings.hosts
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return UsageError(
+            f"{hosts}: the server's certificate is not accepted: {error.verify_message}; name the authority that "
+            "signed it as ca (NATS_CA), and the server as its certificate does"
+        )
+    if settings.tls_first and error.reason in _NOT_TLS:
+        return UsageError(
+            f"{hosts} sends its first line before TLS, and tls_first is set; leave out tls_first, or set "
+            "handshake_first at the server"
+        )
+    return UsageError(
+        f"{hosts}: TLS failed ({error.reason or error}); look at ca, cert and key (NATS_CA, NATS_CERT, NATS_KEY), "
+        "and at the server's log"
+    )
 
 
-def _silence(settings: ConnectionSettings) -> ServerError:
-    return ServerError(f"{settings.hosts} did not answer in time")
+def _silence(settings: ConnectionSettings) -> RetentionError:
+    """The server took the connection and said nothing, or nothing answers there."""
+    if settings.tls_first:
+        return ServerError(
+            f"{settings.hosts} did not answer the TLS handshake in time; leave out tls_first if the server sends its "
+            "first line before TLS, else look at the server and the network"
+        )
+    return ServerError(
+        f"{settings.hosts} sent nothing in time; set tls_first if the server wants TLS first (handshake_first), else "
+        "look at the server, the network and the URL"
+    )

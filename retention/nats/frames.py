@@ -1,77 +1,17 @@
-"""The receiving side of a connection: deliveries of one subscription are collected as bytes, all else is the library's."""
+"""Frames of a connection: deliveries of one subscription are collected as bytes, all else is the library's."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from nats.protocol.parser import Parser
 
+from retention.nats.collector import MESSAGE_LINE, Collector
 from retention.nats.deliveries import Frames
 
 _LINE_END = b"\r\n"
-_MESSAGE = re.compile(
-    rb"(?:MSG (?P<subject>\S+) (?P<sid>\d+) (?:(?P<reply>\S+) )?"
-    rb"|HMSG (?P<h_subject>\S+) (?P<h_sid>\d+) (?:(?P<h_reply>\S+) )?\d+ )(?P<size>\d+)"
-)
 _ERROR = b"-ERR"
-
-
-@dataclass(frozen=True)
-class Status:
-    """A control message about a pull request."""
-
-    subject: str
-    """Where the request wanted its answer."""
-    line: str
-    """Such as `NATS/1.0 409 Batch Completed`."""
-    before: int
-    """Deliveries to the subscription that came before it."""
-
-
-class Collector:
-    """The deliveries to one subscription in order, until they are taken."""
-
-    def __init__(self, sid: int) -> None:
-        self.sid = sid
-        self.marker = b" %d $JS.ACK." % sid
-        """The bytes between the subject of a delivery and its reply: a control message has no reply, and its status is
-        no sign, as a stored message may have one."""
-        self.starts: list[int] = []
-        self.marks: list[int] = []
-        self.ends: list[int] = []
-        self.sizes: list[int] = []
-        self.statuses: list[Status] = []
-        self.strange_reply: str | None = None
-        """Of a message that is neither a delivery nor a control message."""
-        self.taken = 0
-
-    def is_mine(self, message: re.Match[bytes]) -> bool:
-        """Whether a control line is of this subscription."""
-        return int(message["sid"] or message["h_sid"]) == self.sid
-
-    def note(self, message: re.Match[bytes], body: bytes) -> None:
-        """Take a message to the subscription that is no delivery."""
-        reply = message["reply"] or message["h_reply"]
-        if reply is not None:
-            self.strange_reply = reply.decode(errors="replace")
-            return
-        subject = (message["subject"] or message["h_subject"]).decode(errors="replace")
-        line = body.split(_LINE_END, 1)[0].decode(errors="replace")
-        self.statuses.append(Status(subject, line, self.received))
-
-    @property
-    def count(self) -> int:
-        """Deliveries that are here."""
-        return len(self.starts)
-
-    @property
-    def received(self) -> int:
-        """Deliveries that came since the beginning."""
-        return self.taken + len(self.starts)
 
 
 class FrameParser(Parser):
@@ -123,28 +63,15 @@ class FrameParser(Parser):
 
     def last_reply(self) -> bytes:
         """The reply of the last delivery that is here, after `$JS.ACK.`."""
-        here = self._here()
-        line = self._bytes[here.marks[-1] + len(here.marker) : here.ends[-1]]
-        return bytes(line.split(b" ", 1)[0])
+        return self._here().last_reply(self._bytes)
 
     def take(self, count: int) -> Frames:
         """The first deliveries, at most `count`; they are not here afterwards."""
         here = self._here()
-        count = min(count, here.count)
         cut = here.starts[count] if count < here.count else self._at
         taken, self._bytes = self._bytes, self._bytes[cut:]
         self._at -= cut
-        marks = _cut(here.marks, count, cut)
-        frames = Frames(
-            taken,
-            starts=_cut(here.starts, count, cut),
-            replies=marks + len(here.marker),
-            marks=marks,
-            ends=_cut(here.ends, count, cut),
-            sizes=_cut(here.sizes, count, 0),
-        )
-        here.taken += count
-        return frames
+        return here.take(taken, count, cut)
 
     def _here(self) -> Collector:
         if self._collector is None:
@@ -180,7 +107,7 @@ class FrameParser(Parser):
             return None
         line = bytes(self._bytes[self._at : end])
         after = end + len(_LINE_END)
-        message = _MESSAGE.fullmatch(line)
+        message = MESSAGE_LINE.fullmatch(line)
         if message:
             after += int(message["size"]) + len(_LINE_END)
             if after > len(self._bytes):
@@ -200,10 +127,3 @@ class FrameParser(Parser):
         if self._collector is None or not self._collector.count:
             del self._bytes[: self._at]
             self._at = 0
-
-
-def _cut(offsets: list[int], count: int, base: int) -> np.ndarray:
-    """Take the first offsets out of a list; the others begin `base` lower."""
-    taken = np.array(offsets[:count], np.int64)
-    offsets[:] = [offset - base for offset in offsets[count:]] if base else offsets[count:]
-    return taken

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from retention.errors import RetentionError, VerificationError
 from retention.nats.api import create_consumer, delete_consumer
+from retention.nats.collector import Status
 from retention.nats.connection import Connection
 from retention.nats.deliveries import MESSAGES, decode, pending_after
-from retention.nats.frames import Status
 
 IN_FLIGHT = 2
 REQUEST_MESSAGES = 5_000
@@ -86,7 +86,7 @@ class Pull:
         self._losses = self._connection.losses
         self._inbox = client.new_inbox()
         self._subscription = await client.subscribe(f"{self._inbox}.*")
-        self._here = client.frames.collect(self._subscription._id, self._changed.set)
+        self._here = client.collect(self._subscription, self._changed.set)
         self._connection.on_loss = self._changed.set
         self._name, self.pending = await create_consumer(self._connection, self._stream, first)
 
@@ -127,7 +127,7 @@ class Pull:
         """Whether anything came in time."""
         try:
             await asyncio.wait_for(self._changed.wait(), within_s)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             return False
         return True
 

@@ -1,28 +1,64 @@
-"""Settings of a connection to NATS: a URL, or a context of the NATS command line."""
+"""Settings of a connection to NATS: from URLs, the environment, and contexts of the NATS command line."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from retention.errors import UsageError
+from retention.nats.contexts import read_context, selected_context
 
 DEFAULT_SERVER = "nats://127.0.0.1:4222"
+DEFAULT_PORT = 4222
+_SCHEMES = ("nats", "tls")
+_FROM_ENVIRONMENT = {
+    "NATS_URL": "url",
+    "NATS_USER": "user",
+    "NATS_PASSWORD": "password",
+    "NATS_TOKEN": "token",
+    "NATS_CREDS": "creds",
+    "NATS_NKEY": "nkey",
+    "NATS_JWT": "user_jwt",
+    "NATS_SEED": "user_seed",
+    "NATS_CERT": "cert",
+    "NATS_KEY": "key",
+    "NATS_CA": "ca",
+    "NATS_SOCKS_PROXY": "socks_proxy",
+}
+"""Variables that the NATS command line takes, and the keys of a context that they replace."""
+_REFUSED = {
+    "nsc": "export the user's credentials with `nsc generate creds`, and name that file as creds",
+    "socks_proxy": "connect without a proxy, such as through a tunnel (`ssh -L`)",
+    "windows_cert_store": "name PEM files as cert and key",
+    "windows_cert_match": "name PEM files as cert and key",
+    "windows_cert_match_by": "name PEM files as cert and key",
+}
 
 
 @dataclass(frozen=True)
 class ConnectionSettings:
-    """How to reach servers of one cluster, and as whom; `repr` shows no secret."""
+    """How to reach the servers of one cluster, and as whom; `repr` shows no secret."""
 
     servers: tuple[str, ...] = field(default=(DEFAULT_SERVER,), repr=False)
-    """URLs; they may hold credentials."""
+    """URLs; they may hold a user and a password, or a token."""
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
     creds: str | None = None
+    """Path of a file with a JWT and its seed."""
     nkey: str | None = None
+    """Path of a file with a seed."""
+    user_jwt: str | None = field(default=None, repr=False)
+    user_seed: str | None = field(default=None, repr=False)
+    """The seed that signs for `user_jwt`; without one the JWT is a bearer token."""
     tls_cert: str | None = None
     tls_key: str | None = None
     tls_ca: str | None = None
     tls_first: bool = False
+    """TLS before the server's first line (`handshake_first` at the server)."""
     domain: str | None = None
     api_prefix: str | None = None
     inbox_prefix: str | None = None
@@ -30,11 +66,11 @@ class ConnectionSettings:
     @property
     def hosts(self) -> str:
         """The servers without credentials, for sentences."""
-        return ", ".join(_host(url) for url in self.servers)
+        return ", ".join(host_of(url) for url in self.servers)
 
     @property
     def api(self) -> str:
-        """The prefix of the JetStream API."""
+        """The prefix of the JetStream API, without a dot at its end."""
         if self.api_prefix:
             return self.api_prefix.rstrip(".")
         return f"$JS.{self.domain}.API" if self.domain else "$JS.API"
@@ -46,12 +82,105 @@ class ConnectionSettings:
         return bool(named) or any(url.startswith("tls://") for url in self.servers)
 
 
-def settings_of(server: str | None, context: str | None) -> ConnectionSettings:
-    """The settings for a list of URLs with commas."""
-    del context
-    return ConnectionSettings(servers=tuple((server or DEFAULT_SERVER).split(",")))
+def settings_of(
+    server: str | None, context: str | None, environment: Mapping[str, str] = os.environ
+) -> ConnectionSettings:
+    """The settings that a person means.
+
+    Args:
+        server: URLs with commas between them; with `context`, they replace its URLs.
+        context: the name of a context of the NATS command line. Without both, `NATS_CONTEXT`, else the selected
+            context, else a server on this machine.
+        environment: `NATS_URL`, `NATS_USER` … replace what the context says, as they do for the NATS command line.
+
+    Raises:
+        UsageError: The context cannot be read, or asks for what this program cannot do.
+    """
+    name = context or (None if server else environment.get("NATS_CONTEXT"))
+    if name is None and not server:
+        name = selected_context(environment)
+    values = read_context(name, environment) if name else {}
+    values |= {
+        key: environment[variable]
+        for variable, key in _FROM_ENVIRONMENT.items()
+        if environment.get(variable)
+    }
+    if server:
+        values["url"] = server
+    _refuse(values, f"context {name}" if name else "the environment")
+    return _settings(values)
 
 
-def _host(url: str) -> str:
+def host_of(url: str) -> str:
+    """Host and port of a URL, without credentials."""
+    parts = _split(url)
+    return f"{parts.hostname}:{parts.port or DEFAULT_PORT}"
+
+
+def _refuse(values: Mapping[str, Any], where: str) -> None:
+    for key, remedy in _REFUSED.items():
+        if values.get(key):
+            raise UsageError(f"{where} sets {key}, which is not supported; {remedy}")
+
+
+def _settings(values: Mapping[str, Any]) -> ConnectionSettings:
+    urls = (url.strip() for url in str(values.get("url") or DEFAULT_SERVER).split(","))
+    settings = ConnectionSettings(
+        servers=tuple(_checked(url) for url in urls if url),
+        tls_cert=_path(values, "cert"),
+        tls_key=_path(values, "key"),
+        tls_ca=_path(values, "ca"),
+        tls_first=bool(values.get("tls_first")),
+        domain=_text(values, "jetstream_domain"),
+        api_prefix=_text(values, "jetstream_api_prefix"),
+        inbox_prefix=_text(values, "inbox_prefix"),
+    )
+    return _with_identity(settings, values)
+
+
+def _with_identity(settings: ConnectionSettings, values: Mapping[str, Any]) -> ConnectionSettings:
+    """Take the first of the identities that are set, in the order of the NATS command line."""
+    user, password = _text(values, "user"), _text(values, "password")
+    if user and password is None:
+        return replace(settings, token=user)
+    if user:
+        return replace(settings, user=user, password=password)
+    if creds := _path(values, "creds"):
+        return replace(settings, creds=creds)
+    if nkey := _path(values, "nkey"):
+        return replace(settings, nkey=nkey)
+    if jwt := _text(values, "user_jwt"):
+        return replace(settings, user_jwt=jwt, user_seed=_text(values, "user_seed"))
+    return replace(settings, token=_text(values, "token"))
+
+
+def _checked(url: str) -> str:
+    parts = _split(url)
+    if parts.scheme not in _SCHEMES or not parts.hostname:
+        shown = f"{parts.scheme}://{parts.hostname or ''}"
+        raise UsageError(
+            f"{shown} is no URL of a NATS server; give nats://HOST:PORT, or tls://HOST:PORT for TLS alone (several "
+            "with commas)"
+        )
+    return url if "://" in url else f"nats://{url}"
+
+
+def _split(url: str) -> SplitResult:
     parts = urlsplit(url if "://" in url else f"nats://{url}")
-    return f"{parts.hostname}:{parts.port or 4222}"
+    try:
+        parts.port  # noqa: B018  (it is read lazily, and may not be a number)
+    except ValueError as error:
+        raise UsageError(
+            f"the URL of {parts.hostname} has no valid port; give nats://HOST:PORT"
+        ) from error
+    return parts
+
+
+def _text(values: Mapping[str, Any], key: str) -> str | None:
+    return str(values[key]) if values.get(key) else None
+
+
+def _path(values: Mapping[str, Any], key: str) -> str | None:
+    """A file's path, with the home directory and variables filled in, as the NATS command line does."""
+    text = _text(values, key)
+    return os.path.expanduser(os.path.expandvars(text)) if text else None  # noqa: PTH111

@@ -15,7 +15,6 @@ from retention.core.units import parse_any_instant
 from retention.errors import RefusedError, ServerError
 from retention.nats.api import NO_MESSAGE, ApiError, call
 from retention.nats.connection import BACK_WITHIN_S, Connection
-from retention.nats.deliveries import MESSAGES
 from retention.nats.pull import Ended, Limits, LostDeliveryError, Pull
 from retention.storage.elapsed import elapsed_ns
 
@@ -141,7 +140,8 @@ class RemoteStream:
     ) -> Iterator[pa.Table]:
         """Messages from `first` on, for ever, in tables of shape `MESSAGES`.
 
-        A table comes when it is full, and at the latest after `linger_s` seconds, then with what is there: nothing, too.
+        A table comes when it is full, and at the latest after `linger_s` seconds, then with what is there: it may be
+        empty.
 
         Raises:
             RefusedError: The stream was made anew in between, or ends below `first` - 1.
