@@ -10,7 +10,7 @@ from retention.config.nested import TopicSyncSource
 from retention.context.context import OpenedStream
 from retention.context.topic import topic_of
 from retention.core.iggy_units import SERVER_DEFAULT, UNLIMITED
-from retention.core.units import MINUTE
+from retention.core.units import MICROSECOND, MINUTE, format_duration
 from retention.errors import UsageError
 from retention.iggy.connection import PATIENCE_S, Connection
 from retention.iggy.settings import iggy_settings
@@ -160,9 +160,9 @@ def settings_there(info: TopicInfo) -> Mapping[str, object]:
 def _differences(opened: OpenedStream, info: TopicInfo) -> list[ConfigDifference]:
     """The settings that remove messages or cut segments, and that differ."""
     ours = topic_of(opened).policy()
-    pairs = {
+    pairs: dict[str, tuple[object, object]] = {
         "max_topic_size": (ours.max_topic_size, _limit(info.max_topic_size)),
-        "message_expiry (microseconds)": (ours.message_expiry_us, _limit(info.message_expiry)),
+        "message_expiry": (_spelled(ours.message_expiry_us), _spelled(_limit(info.message_expiry))),
         "partitions": (ours.partitions, len(info.partitions)),
         "segment_size": (ours.segment_size, info.segment_size),
     }
@@ -171,6 +171,10 @@ def _differences(opened: OpenedStream, info: TopicInfo) -> list[ConfigDifference
 
 def _limit(code: int) -> int | None:
     return None if code in {SERVER_DEFAULT, UNLIMITED} else code
+
+
+def _spelled(microseconds: int | None) -> str | None:
+    return None if microseconds is None else format_duration(microseconds * MICROSECOND)
 
 
 def _plain(value: object) -> object:
