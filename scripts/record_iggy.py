@@ -12,6 +12,7 @@ from typing import Any
 from apache_iggy import HeaderKey, HeaderValue, SendMessage
 
 from retention.iggy import wire
+from retention.stores.offset_table import ReaderKind
 from tests.support.iggy_server import STREAM, IggyServer
 from tests.support.recorded_topic import FIXTURE, TOPIC, key_of
 
@@ -19,6 +20,11 @@ _EVERYTHING = 1_000_000
 _PARTITIONS = 4
 _CUTS = ((0, 1), (1, 1), (1, 3), (2, 100), (5, 1), (7, 2), (1_000, 5))
 """Offsets and counts of polls of partition 0, with which the cutting of batches is compared."""
+_READERS: tuple[tuple[ReaderKind, str | int], ...] = (
+    ("consumer", "worker"),
+    ("consumer", 7),
+    ("group", 0),
+)
 _KIB = 1_024
 
 
@@ -103,7 +109,7 @@ def _recorded(server: IggyServer) -> dict[str, Any]:
     offsets = [
         (wire.GET_CONSUMER_OFFSET, wire.offset_request(STREAM, TOPIC, partition, kind, reader))
         for partition in range(_PARTITIONS)
-        for kind, reader in (("consumer", "worker"), ("consumer", 7), ("group", 0))
+        for kind, reader in _READERS
     ]
     requests = [(wire.GET_TOPIC, topic), (wire.GET_CONSUMER_GROUPS, topic)]
     answers = {key_of(*each): _encoded(server.request(*each)) for each in requests}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import unquote
 
 from retention.errors import UsageError
@@ -66,7 +66,8 @@ def iggy_settings(server: str | None, environment: Mapping[str, str] = os.enviro
     credentials, _, place = rest.rpartition("@")
     address, _, options = place.partition("?")
     given = _of_credentials(credentials) if credentials else _of_environment(environment)
-    return IggySettings(address=_checked_address(address), **given, **_tls(options))
+    settings = IggySettings(_checked_address(address), *given)
+    return _with_tls(settings, options)
 
 
 def without_secrets(server: str) -> str:
@@ -75,22 +76,26 @@ def without_secrets(server: str) -> str:
     return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 
-def _of_credentials(text: str) -> dict[str, str]:
+_Credentials = tuple[str | None, str | None, str | None]
+"""User, password and token."""
+
+
+def _of_credentials(text: str) -> _Credentials:
     user, colon, password = text.partition(":")
     if not colon:
-        return {"token": unquote(user)}
+        return None, None, unquote(user)
     if not user or not password:
         raise UsageError(
             "--server: its credentials are incomplete; write iggy://USER:PASSWORD@HOST:PORT or iggy://TOKEN@HOST:PORT"
         )
-    return {"username": unquote(user), "password": unquote(password)}
+    return unquote(user), unquote(password), None
 
 
-def _of_environment(environment: Mapping[str, str]) -> dict[str, str]:
+def _of_environment(environment: Mapping[str, str]) -> _Credentials:
     if environment.get(TOKEN):
-        return {"token": environment[TOKEN]}
+        return None, None, environment[TOKEN]
     if environment.get(USERNAME) and environment.get(PASSWORD):
-        return {"username": environment[USERNAME], "password": environment[PASSWORD]}
+        return environment[USERNAME], environment[PASSWORD], None
     raise UsageError(
         f"there are no credentials for the Iggy server; set {USERNAME} and {PASSWORD}, or {TOKEN} with a personal "
         "access token, or write them into --server, before the host and an @"
@@ -108,15 +113,16 @@ def _checked_address(address: str) -> str:
     return f"{host}:{port}"
 
 
-def _tls(options: str) -> dict[str, object]:
+def _with_tls(settings: IggySettings, options: str) -> IggySettings:
     given = dict(part.partition("=")[::2] for part in options.split("&") if part)
     unknown = [name for name in given if name not in (*_OPTIONS, *_IGNORED)]
     if unknown:
         raise UsageError(
             f"--server: {unknown[0]!r} is not an option of a connection string; write {', '.join(_OPTIONS)}"
         )
-    return {
-        "tls": given.get("tls") == "true",
-        "tls_domain": given.get("tls_domain", ""),
-        "tls_ca_file": given.get("tls_ca_file"),
-    }
+    return replace(
+        settings,
+        tls=given.get("tls") == "true",
+        tls_domain=given.get("tls_domain", ""),
+        tls_ca_file=given.get("tls_ca_file"),
+    )

@@ -13,7 +13,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from apache_iggy import AutoLogin, IggyClient, SendMessage, TcpConfig, TcpReconnectionConfig
+from apache_iggy import (
+    AutoLogin,
+    IggyClient,
+    Permissions,
+    SendMessage,
+    TcpConfig,
+    TcpReconnectionConfig,
+    UserStatus,
+)
 
 PROGRAM = os.environ.get("IGGY_SERVER", "")
 USER, PASSWORD = "iggy", "a password that no output shows"
@@ -116,6 +124,11 @@ class IggyServer:
         where = identifier(reader) + identifier(STREAM) + identifier(topic)
         place = struct.pack("<BIQB", 1, partition, offset, 1)
         self.request(_STORE_OFFSET, bytes([kind]) + where + place)
+
+    def create_user(self, name: str, permissions: Permissions | None) -> None:
+        """A user with the root user's password."""
+        active = UserStatus.Active
+        self.call(lambda client: client.create_user(name, PASSWORD, active, permissions))
 
     def token(self, name: str) -> str:
         answer = self.request(_CREATE_TOKEN, text(name) + struct.pack("<Q", 0))

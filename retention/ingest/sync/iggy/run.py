@@ -44,7 +44,7 @@ from retention.layout.topic_segment_roll import AppendedBatch, place_stored
 from retention.storage.signals import uninterrupted
 from retention.stores.lease import lease
 
-Along = Callable[[TopicInfo], None]
+Along = Callable[[TopicInfo], object]
 """Called after messages were committed, with the server's topic."""
 
 

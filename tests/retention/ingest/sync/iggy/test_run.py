@@ -266,9 +266,13 @@ def test_an_offset_above_the_copied_messages_is_stored_as_the_last_of_these(worl
 
 
 def test_bounds_below_their_least_value_are_refused() -> None:
-    for wrong in ({"batch_messages": 0}, {"batch_bytes": 0}, {"max_missed": -1}):
+    for wrong in (
+        TopicSyncOptions(batch_messages=0),
+        TopicSyncOptions(batch_bytes=0),
+        TopicSyncOptions(max_missed=-1),
+    ):
         with pytest.raises(UsageError, match="a batch has at least 1 message"):
-            TopicSyncOptions(**wrong).bounds(TopicSyncSource(stream=STREAM))
+            wrong.bounds(TopicSyncSource(stream=STREAM))
 
 
 def test_the_servers_settings_are_told_in_its_own_numbers() -> None:
