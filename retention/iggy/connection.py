@@ -152,27 +152,27 @@ class Connection:
     def _sentence(self, reason: str, act: str) -> RetentionError:
         for secret in self._settings.secrets:
             reason = reason.replace(secret, "***")
-        said, told = f"Iggy server {self.server}", reason.lower()
-        if told.startswith(_NOT_ADMITTED):
+        place, cause = f"Iggy server {self.server}", reason.lower()
+        if cause.startswith(_NOT_ADMITTED):
             who = f"the user {self._settings.username}" if self._settings.username else "the token"
             return RefusedError(
-                f"{said}: {reason}: it does not admit {who}; nothing was taken; correct the credentials"
+                f"{place}: {reason}: it does not admit {who}; nothing was taken; correct the credentials"
             )
-        if told.startswith("unauthorized"):
+        if cause.startswith("unauthorized"):
             return RefusedError(
-                f"{said}: Unauthorized, when {act}; nothing was taken; give the user read_topic for this topic"
+                f"{place}: Unauthorized, when {act}; nothing was taken; give the user read_topic for this topic"
             )
-        if any(text in told for text in _NO_VERSION):
+        if any(text in cause for text in _NO_VERSION):
             return RefusedError(
-                f"{said}: {reason}; nothing was taken; the server must be of version 0.9"
+                f"{place}: {reason}; nothing was taken; the server must be of version 0.9"
             )
-        if any(text in told for text in _UNREACHED):
+        if any(text in cause for text in _UNREACHED):
             return StorageError(
-                f"{said}: {reason}, when {act}; nothing was taken; start the server, or correct --server"
+                f"{place}: {reason}, when {act}; nothing was taken; start the server, or correct --server"
                 f"{' and its TLS options' if self._settings.tls else ' (a server with TLS needs ?tls=true)'}"
             )
         return RefusedError(
-            f"{said}: {reason}, when {act}; nothing was taken; look at the server's log"
+            f"{place}: {reason}, when {act}; nothing was taken; look at the server's log"
         )
 
 

@@ -37,7 +37,7 @@ class PartitionInfo:
 
     number: int
     created_us: int
-    """When it was created, microseconds since the epoch; a purge of the topic does not change it."""
+    """The time of its creation, microseconds since the epoch; a purge of the topic does not change it."""
     segments: int
     end: int
     """The offset after the last message; 0 for a partition that has none, after a purge too."""

@@ -29,7 +29,7 @@ class PartitionPosition:
     next_offset: int = 0
     """The first offset that was not read."""
     created_us: int | None = None
-    """When the server's partition was created; None: nothing was read from it."""
+    """The time of the creation of the server's partition, microseconds; None: nothing was read from it."""
     mark: int | None = None
     """The mark of the last message that was read (see `mark_of`)."""
 
@@ -156,7 +156,7 @@ _NOTHING = (
 
 
 def _kept(counters: Counters, number: int, next_offset: int) -> tuple[int | None, int | None]:
-    """When a partition that was read was created, and the mark of its last message, if the counters have them."""
+    """The time of the creation of a partition that was read, and the mark of its last message, if the counters have them."""
     batches = counters.batches
     offset, mark = divmod(batches.get(f"{_LAST}/{number}", -1), 1 << _MARK_BITS)
     return batches.get(f"{_PARTITION}/{number}"), mark if offset == next_offset else None

@@ -15,7 +15,7 @@ _NAMES = ("stream", "origin", "created", "messages", "bytes", "commits", "behind
 
 @dataclass(frozen=True)
 class PartitionSynced:
-    """How far one partition is."""
+    """The position of one partition, and its end on the server."""
 
     partition: int
     next_offset: int
@@ -33,7 +33,7 @@ class TopicSynced(Displayed):
     origin: str
     """Stream and topic on the server, `stream/topic`."""
     created: str
-    """When the server's topic was created, microseconds since the epoch; with those of partitions, its identity."""
+    """The time of the creation of the server's topic, microseconds since the epoch; with those of partitions, its identity."""
     messages: int
     bytes: int
     """The size of the messages, by the broker's accounting."""
@@ -46,7 +46,7 @@ class TopicSynced(Displayed):
 
     @property
     def behind(self) -> int:
-        """How many offsets of the server were not read when the run ended."""
+        """The number of offsets of the server that were not read when the run ended."""
         return sum(max(each.end - each.next_offset, 0) for each in self.partitions)
 
     @property

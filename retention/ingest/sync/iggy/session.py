@@ -117,7 +117,7 @@ def _remote(
 
 
 class _Along:
-    """What comes along with the messages of a run."""
+    """The things that come along with the messages of a run."""
 
     def __init__(
         self, opened: OpenedStream, remote: RemoteTopic, options: TopicSyncOptions
@@ -142,8 +142,8 @@ class _Along:
             return []
         if self._opened.store.exists():
             keep_configuration(self._opened, settings_there(self._info))
-        found = _differences(self._opened, self._info)
-        return [f"the configurations differ: {'; '.join(map(str, found))}"] if found else []
+        differing = _differences(self._opened, self._info)
+        return [f"the configurations differ: {'; '.join(map(str, differing))}"] if differing else []
 
 
 def settings_there(info: TopicInfo) -> Mapping[str, object]:
