@@ -156,7 +156,7 @@ _NOTHING = (
 
 
 def _kept(counters: Counters, number: int, next_offset: int) -> tuple[int | None, int | None]:
-    """The time of the creation of a partition that was read, and the mark of its last message, if the counters have them."""
+    """The time of the creation of a partition that was read, and the mark of its last message."""
     batches = counters.batches
     offset, mark = divmod(batches.get(f"{_LAST}/{number}", -1), 1 << _MARK_BITS)
     return batches.get(f"{_PARTITION}/{number}"), mark if offset == next_offset else None

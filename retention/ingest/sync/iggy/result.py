@@ -33,7 +33,7 @@ class TopicSynced(Displayed):
     origin: str
     """Stream and topic on the server, `stream/topic`."""
     created: str
-    """The time of the creation of the server's topic, microseconds since the epoch; with those of partitions, its identity."""
+    """The time of the creation of the server's topic, microseconds since the epoch."""
     messages: int
     bytes: int
     """The size of the messages, by the broker's accounting."""
