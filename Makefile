@@ -50,10 +50,10 @@ format: setup  ## Format the code and mend what lint can mend
 
 lock: setup  ## Write the locks anew: requirements.lock, requirements-image.lock (Dockerfile), requirements-airflow.lock
 	$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
-		--extra spark --extra demo --extra dev --extra bench --extra java --extra notebook --extra connect --extra lineage --extra nats --extra plots --no-annotate \
+		--extra spark --extra demo --extra dev --extra bench --extra java --extra notebook --extra connect --extra lineage --extra nats --extra plots --extra iggy --no-annotate \
 		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" -o requirements.lock
 	$(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
-		--extra spark --extra connect --extra lineage --extra nats --constraint requirements.lock --no-annotate \
+		--extra spark --extra connect --extra lineage --extra nats --extra iggy --constraint requirements.lock --no-annotate \
 		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" -o requirements-image.lock
 	$(BIN)/uv pip compile requirements-airflow.in --quiet --universal --python-version 3.11 --no-annotate \
 		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" -o requirements-airflow.lock

@@ -16,6 +16,8 @@ from retention.views.outcomes import Outcomes
 if TYPE_CHECKING:
     from retention.api.repairs import Instant
     from retention.ingest.mirror.run import Mirrored
+    from retention.ingest.sync.iggy.result import TopicSynced
+    from retention.ingest.sync.iggy.session import TopicSyncOptions
     from retention.ingest.sync.result import Synced
     from retention.ingest.sync.session import SyncOptions
 
@@ -96,6 +98,52 @@ class Copying(StreamSelection):
 
         def act(name: str) -> Synced:
             return follow_stream(self._known(name), options or OPTIONS)
+
+        (outcome,) = act_sequentially([name], act, self.clock)
+        return outcome
+
+    def synced_topics(self) -> list[str]:
+        """The names of the topics with `sync` in their configuration."""
+        return [
+            stream.name
+            for stream in self.config.streams
+            if stream.topic is not None and stream.topic.sync is not None
+        ]
+
+    def sync_topics(
+        self,
+        names: Iterable[str] | None = None,
+        options: TopicSyncOptions | None = None,
+        watch: Watch | None = None,
+    ) -> list[Outcome[TopicSynced]]:
+        """Bring topics (all with `sync`, if `names` is None) up to the last offsets that their servers have now.
+
+        Args:
+            names: names, or patterns of names.
+            options: the connection and the bounds; None: those of the configuration.
+            watch: called with the outcome of each topic.
+        """
+        from retention.ingest.sync.iggy.session import OPTIONS, sync_topic
+
+        def act(name: str) -> TopicSynced:
+            return sync_topic(self._known(name), options or OPTIONS)
+
+        chosen = self._named(names, among=self.synced_topics())
+        return Outcomes(act_sequentially(chosen, act, self.clock, watch))
+
+    def follow_topic(
+        self, name: str, options: TopicSyncOptions | None = None
+    ) -> Outcome[TopicSynced]:
+        """Keep a topic in step with its server until a signal ends this process.
+
+        Args:
+            name: the topic.
+            options: the connection and the bounds; None: those of the configuration.
+        """
+        from retention.ingest.sync.iggy.session import OPTIONS, follow_topic
+
+        def act(name: str) -> TopicSynced:
+            return follow_topic(self._known(name), options or OPTIONS)
 
         (outcome,) = act_sequentially([name], act, self.clock)
         return outcome

@@ -25,6 +25,10 @@ from retention.rules.iggy.delete_segments import delete_segments_request
 from retention.stores.offset_table import ReaderKind, reader_of
 from retention.views.notebook import ShownMessages
 
+if TYPE_CHECKING:
+    from retention.ingest.sync.iggy.result import TopicSynced
+    from retention.ingest.sync.iggy.session import TopicSyncOptions
+
 
 @checked_class
 class Topic(Log):
@@ -81,6 +85,25 @@ class Topic(Log):
             return import_iggy_log(
                 self.opened, str(directory), engines, era, allow_damaged=allow_damaged
             )
+
+    def sync(self, options: TopicSyncOptions | None = None) -> TopicSynced:
+        """Bring the topic up to the last offsets that its server has now; it has `sync` in its configuration.
+
+        Args:
+            options: the connection and the bounds, `retention.ingest.sync.iggy.session.TopicSyncOptions`; None: those
+                of the configuration.
+
+        Raises:
+            UsageError: it has no `sync`, an option is wrong, or Iggy's client is not installed.
+            RefusedError: the server's topic is another one than before, refuses the user, or removed more messages
+                before they were copied than may be missed. Earlier batches are kept.
+            DamagedError: the server's answer has a wrong checksum.
+            StorageError: the server cannot be reached.
+            BusyError: another sync of the topic runs.
+        """
+        from retention.ingest.sync.iggy.session import OPTIONS, sync_topic
+
+        return sync_topic(self.opened, options or OPTIONS)
 
     def delete_segments(self, partition: int, count: int) -> BoundPlan:
         """Plan the removal of a partition's oldest sealed segments; `apply` of the plan carries it out.

@@ -33,6 +33,7 @@ EXAMPLES: dict[str, tuple[str, tuple[int, ...]]] = {
     "import iggy-log": ("import iggy-log data/streams/1/topics/1 --topic clicks", _CHANGE),
     "export nats-backup": ("export nats-backup ORDERS ORDERS.arc", _LOOK),
     "mirror": ("mirror ORDERS_COPY", _CHANGE_ALL),
+    "sync iggy": ("sync iggy clicks --server 127.0.0.1:8090", _CHANGE_ALL),
     "sync nats": ("sync nats ORDERS --context prod", _CHANGE_ALL),
     "plan": ("plan ORDERS --as-of now-1d --exit-code", (0, 2, 3, 4, 5, 6)),
     "replay": ("replay ORDERS --set max_msgs_per_subject=1 --at now-1d --at now", (0, 2, 4, 6)),

@@ -17,6 +17,7 @@ from retention.core.wording import counted
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
+    from retention.ingest.sync.iggy.result import TopicSynced
     from retention.ingest.sync.result import Synced
 
 syncs = typer.Typer(help="Copy new messages from live servers.", no_args_is_help=True)
@@ -29,6 +30,15 @@ Copies = Annotated[
         show_default=False,
         autocompletion=complete_stream,
         help="Names or patterns. Default: all streams with sync.",
+    ),
+]
+CopiedTopics = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="TOPIC",
+        show_default=False,
+        autocompletion=complete_stream,
+        help="Names or patterns. Default: all topics with sync.",
     ),
 ]
 
@@ -100,11 +110,7 @@ def nats(
         with_consumers=with_consumers,
     )
     names = chosen_streams(warehouse, streams, tags, warehouse.synced())
-    if follow and len(names) != 1:
-        raise UsageError(
-            f"--follow keeps one stream in step, and {counted(len(names), 'stream is', 'streams are')} meant; nothing "
-            "was copied; run one command for each stream"
-        )
+    _refuse_several(names, "stream", follow=follow)
     instant = warehouse.instant(None)
     with progress(settings, "syncing", len(names), _came) as watch:
         if follow:
@@ -115,5 +121,69 @@ def nats(
     finish(outcomes)
 
 
-def _came(synced: Synced) -> str:
+@syncs.command("iggy")
+def iggy(
+    ctx: typer.Context,
+    topics: CopiedTopics = None,
+    tags: Tags = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="HOST:PORT or iggy://USER:PASSWORD@HOST:PORT. Default: as configured.",
+        ),
+    ] = None,
+    follow: Follow = False,
+    batch_messages: BatchMessages = 50_000,
+    batch_bytes: BatchBytes = "64MiB",
+    max_missed: MaxMissed = None,
+    with_config: WithConfig = False,
+    with_consumers: Annotated[
+        bool, typer.Option("--with-consumers", help="Bring the stored offsets of consumer groups.")
+    ] = False,
+    consumers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--consumer",
+            metavar="NAME",
+            help="Bring this consumer's stored offsets too, as servers list groups only. Repeatable.",
+        ),
+    ] = None,
+) -> None:
+    """Copy the new messages of Iggy topics: offsets, ids, times, headers and payloads unchanged."""
+    settings = settings_of(ctx)
+    warehouse = settings.open()
+    from retention.ingest.sync.iggy.session import TopicSyncOptions
+    from retention.views.sync import sync_entry, topic_sync_text
+
+    options = TopicSyncOptions(
+        server=server,
+        batch_messages=batch_messages,
+        batch_bytes=parse_size(batch_bytes),
+        max_missed=max_missed,
+        with_config=with_config,
+        with_consumers=with_consumers,
+        consumers=tuple(consumers or ()),
+    )
+    names = chosen_streams(warehouse, topics, tags, warehouse.synced_topics())
+    _refuse_several(names, "topic", follow=follow)
+    instant = warehouse.instant(None)
+    with progress(settings, "syncing", len(names), _came) as watch:
+        if follow:
+            outcomes = [warehouse.follow_topic(names[0], options)]
+        else:
+            outcomes = warehouse.sync_topics(names, options, watch) if names else []
+    put_outcomes(settings, outcomes, instant, topic_sync_text, sync_entry)
+    finish(outcomes)
+
+
+def _refuse_several(names: list[str], what: str, *, follow: bool) -> None:
+    if follow and len(names) != 1:
+        raise UsageError(
+            f"--follow keeps one {what} in step, and {counted(len(names), f'{what} is', f'{what}s are')} meant; "
+            f"nothing was copied; run one command for each {what}"
+        )
+
+
+def _came(synced: Synced | TopicSynced) -> str:
     return f"synced, copied {counted(synced.messages, 'message')}"

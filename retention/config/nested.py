@@ -59,6 +59,15 @@ class SyncSource(ConfigMapping):
     max_missed: Sequence = 0
 
 
+class TopicSyncSource(ConfigMapping):
+    """The topic of a live Iggy server with which a topic is kept in step; no field may hold a secret."""
+
+    server: str = ""
+    stream: str = ""
+    topic: str = ""
+    max_missed: Count = 0
+
+
 class Republish(ConfigMapping):
     """The republishing of stored messages: from the subjects `src` to `dest`."""
 

@@ -153,6 +153,7 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
     | {
         "name": "The name: 1 to 255 bytes, any of them.",
         "stream": "Iggy's stream, under which statistics group the topic.",
+        "sync": "The topic of a live Iggy server that `retention sync iggy` copies; nothing else writes here.",
         "partitions": "The number of partitions, 1 to 1000.",
         "profile": "Whose rules: modern are those of Iggy 0.9, v8 those of 0.8.",
         "message_expiry": "A segment is removed when its newest message is this old; never, or an integer of"
@@ -251,6 +252,12 @@ SENTENCES: Mapping[str, Mapping[str, str]] = {
         "subject_transforms": "Renames of subjects during the copy, from src to dest.",
         "external": "A stream of another account; checked, and refused by `retention mirror`.",
         "consumer": _SERVER_ONLY,
+    },
+    "TopicSyncSource": {
+        "server": "The server's HOST:PORT, or iggy+tcp://HOST:PORT with `?tls=true`; without credentials.",
+        "stream": "The stream's name on the server, by default that of the topic's `stream`.",
+        "topic": "The topic's name on the server, by default the same name.",
+        "max_missed": "The most offsets that the server may have removed before they were copied; 0: none.",
     },
     "SyncSource": {
         "server": "The server's URL, or several with commas; without a user, password or token.",

@@ -8,8 +8,10 @@ from typing import Self
 
 from pydantic import model_validator
 
+from retention.config.checks.sync import topic_sync_refusals
 from retention.config.holds import TopicHold
 from retention.config.keeping import KeepingSettings, Selected
+from retention.config.nested import TopicSyncSource
 from retention.config.topic_settings import (
     LARGEST_SEGMENT,
     SETTINGS,
@@ -54,11 +56,12 @@ class TopicConfig(KeepingSettings, Selected):
     """The age of its first message at which an active segment is sealed, nanoseconds; 0: never, as in Iggy."""
     seed_names: Flag = False
     """Whether the name is converted to the form that servers of 2023 used."""
+    sync: TopicSyncSource | None = None
     holds: tuple[TopicHold, ...] = ()
 
     @model_validator(mode="after")
     def _check_and_normalise(self) -> Self:
-        refusals = [*_name(self), *_partitions(self)]
+        refusals = [*_name(self), *_partitions(self), *topic_sync_refusals(self.sync, self.stream)]
         if refusals:
             raise refusals_error(refusals)
         if self.seed_names:

@@ -74,6 +74,11 @@ def refuse_synced(config: StreamConfig) -> None:
             f"{config.name}: it is kept in step with a live server (sync), so that others' messages would take "
             "sequences of that server; nothing was written; publish to the server, or into another stream"
         )
+    if config.topic is not None and config.topic.sync is not None:
+        raise UsageError(
+            f"{config.name}: it is kept in step with a live server (sync), so that others' messages would take "
+            "offsets of that server; nothing was written; publish to the server, or into another topic"
+        )
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from retention.stores.kept_ids import UNSTORED_IDS
 _QUERY = "retention/query/"
 """Prefix of a query's id and a writer's name, under which the log keeps the query's last batch as that writer."""
 _TAKEN = (TURN, UNSTORED_IDS)
-_NOT_OF_PEOPLE = (*_TAKEN, _QUERY, "nats-backup/", "iggy-log/")
+_NOT_OF_PEOPLE = (*_TAKEN, _QUERY, "nats-backup/", "iggy-log/", "iggy-sync")
 """Prefixes of the names that the engine itself uses, imports among them."""
 _WRITER = "append"
 """The writer of an append that names none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -96,6 +97,37 @@ def store_offset(opened: OpenedStream, reader: Reader, offset: int) -> StoredOff
 
     edit_offsets(opened, advance, f"of {reader.kind} {reader.name} in partition {reader.partition}")
     return stored
+
+
+def bring_offsets(opened: OpenedStream, offsets: Mapping[Reader, int]) -> None:
+    """Store the offsets of readers as another server has them, as one change; equal ones change nothing.
+
+    Args:
+        opened: the topic, which exists.
+        offsets: reader → the offset of the last message read, a stored message's or lower.
+
+    Raises:
+        BusyError, DamagedError: as `edit_offsets`.
+    """
+    counters, now = _counters(opened), opened.clock()
+
+    def brought(before: Offsets) -> Offsets:
+        known = before.counting(counters)
+        new = {
+            reader: StoredOffset(offset, now)
+            for reader, offset in offsets.items()
+            if reader not in known.of or known.of[reader].offset != offset
+        }
+        if not new:
+            return before
+        after = replace(known, of={**known.of, **new})
+        if all(
+            reader in known.of and known.of[reader].offset < new[reader].offset for reader in new
+        ):
+            return after
+        return replace(after, revision=known.revision + 1, counted=False)
+
+    edit_offsets(opened, brought, "of a server's readers")
 
 
 def stored_offset(opened: OpenedStream, reader: Reader) -> tuple[StoredOffset, Counters]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING, Any
 
 from retention.core.units import parse_size
 from retention.core.wording import counted
@@ -11,6 +12,12 @@ from retention.history.report import document
 from retention.jobs.arguments import add_selection, add_wait, without_instant
 from retention.jobs.running import JobResult, JobRun, job
 from retention.views.sync import sync_entry
+
+if TYPE_CHECKING:
+    from retention.api.warehouse import Warehouse
+    from retention.core.outcomes import Outcome
+    from retention.ingest.sync.iggy.result import TopicSynced
+    from retention.ingest.sync.result import Synced
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +44,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--with-consumers", action="store_true", help="bring what consumers have settled"
     )
     parser.add_argument(
+        "--consumer",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="bring this consumer's offsets in topics too (repeatable)",
+    )
+    parser.add_argument(
         "--configured",
         action="store_true",
         help="skip named streams without `sync` in the configuration",
@@ -53,40 +67,59 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     refusal=without_instant("messages keep the times of their server"),
 )
 def main(run: JobRun) -> JobResult:
-    """Copy the new messages of streams with `sync`."""
-    from retention.ingest.sync.session import SyncOptions
-
+    """Copy the new messages of streams and topics with `sync`."""
     arguments = run.arguments
     warehouse = run.open_with_streams()
-    names = warehouse.chosen(arguments.stream, arguments.tag, warehouse.synced())
+    copies = [*warehouse.synced(), *warehouse.synced_topics()]
+    names = warehouse.chosen(arguments.stream, arguments.tag, copies)
     if arguments.configured:
-        copies = set(warehouse.synced())
         names = [name for name in names if name in copies or not warehouse.has(name)]
-    options = SyncOptions(
-        server=arguments.server,
-        context=arguments.context,
-        batch_messages=arguments.batch_messages,
-        batch_bytes=arguments.batch_bytes,
-        max_missed=arguments.max_missed,
-        with_config=arguments.with_config,
-        with_consumers=arguments.with_consumers,
-    )
     if arguments.follow and len(names) != 1:
         raise UsageError(
             f"--follow keeps one stream in step, and {counted(len(names), 'stream is', 'streams are')} meant; nothing "
             "was copied; run one job for each stream"
         )
-    outcomes = (
-        [warehouse.follow(names[0], options)]
-        if arguments.follow
-        else warehouse.sync(names, options)
-    )
+    topics = [name for name in names if name in warehouse.topics()]
+    outcomes: list[Outcome[Any]] = [
+        *_synced(warehouse, [name for name in names if name not in topics], arguments),
+        *_synced_topics(warehouse, topics, arguments),
+    ]
     done = [outcome.value for outcome in outcomes if outcome.value is not None]
     messages = counted(sum(synced.messages for synced in done), "message")
     size = counted(sum(synced.bytes for synced in done), "byte")
     report = document(run.started_ns, [sync_entry(outcome) for outcome in outcomes])
     text = run.summary(outcomes, f"copied {messages} ({size})")
     return JobResult(report, text, outcomes, warehouse=warehouse)
+
+
+def _synced(
+    warehouse: Warehouse, names: list[str], arguments: argparse.Namespace
+) -> list[Outcome[Synced]]:
+    from retention.ingest.sync.session import SyncOptions
+
+    options = SyncOptions(context=arguments.context, **_shared(arguments))
+    if arguments.follow:
+        return [warehouse.follow(name, options) for name in names]
+    return warehouse.sync(names, options)
+
+
+def _synced_topics(
+    warehouse: Warehouse, names: list[str], arguments: argparse.Namespace
+) -> list[Outcome[TopicSynced]]:
+    from retention.ingest.sync.iggy.session import TopicSyncOptions
+
+    options = TopicSyncOptions(consumers=tuple(arguments.consumer), **_shared(arguments))
+    if arguments.follow:
+        return [warehouse.follow_topic(name, options) for name in names]
+    return warehouse.sync_topics(names, options)
+
+
+def _shared(arguments: argparse.Namespace) -> dict[str, Any]:
+    names = (
+        *("server", "batch_messages", "batch_bytes", "max_missed"),
+        *("with_config", "with_consumers"),
+    )
+    return {name: getattr(arguments, name) for name in names}
 
 
 if __name__ == "__main__":

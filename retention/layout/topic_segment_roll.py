@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -65,6 +65,36 @@ def append_cut(
     return batches, tail
 
 
+def place_stored(
+    tail: Tail, batches: Iterable[AppendedBatch], policy: TopicPolicy, *, is_end: bool
+) -> tuple[list[AppendedBatch], Tail]:
+    """Place batches that a server has numbered and timed in segments, as that server rolls its own.
+
+    A batch that begins after a gap opens a segment, because a server deletes whole segments. One with the time and the
+    next offset of the batch before it is the rest of that one, and stays with it.
+
+    Args:
+        tail: the end of the partition.
+        batches: the batches in order; their `base` is not used.
+        policy: the policy of the topic.
+        is_end: whether the last batch is complete, so that a full segment is sealed at once.
+
+    Returns:
+        The batches with their bases, and the end of the partition after them.
+    """
+    placed = []
+    for batch in batches:
+        active = _segment_of_stored(tail, batch, policy)
+        placed.append(replace(batch, base=active.base))
+        first_ts_ns = active.first_ts_ns
+        first_ts_ns = batch.ts_us * MICROSECOND if first_ts_ns is None else first_ts_ns
+        after = ActiveSegment(active.base, active.bytes + batch.bytes, first_ts_ns)
+        tail = Tail(batch.first_seq + batch.end - batch.start, after, batch.ts_us)
+    if is_end and tail.active is not None and tail.active.bytes >= policy.segment_size:
+        tail = replace(tail, active=ActiveSegment(tail.next_seq))
+    return placed, tail
+
+
 def record_sizes(header_bytes: Array, payload_bytes: Array, policy: TopicPolicy) -> Array:
     """Bytes of each message's log record, int64, from the lengths of user headers and payload."""
     sizes: Array = header_bytes + payload_bytes + _RECORD_BYTES[policy.profile]
@@ -102,6 +132,14 @@ def _with_room(tail: Tail, ts_us: int, policy: TopicPolicy) -> ActiveSegment:
     if is_full or aged_mask(first_us, policy, ts_us)[0]:
         return ActiveSegment(tail.next_seq)
     return active
+
+
+def _segment_of_stored(tail: Tail, batch: AppendedBatch, policy: TopicPolicy) -> ActiveSegment:
+    if batch.first_seq != tail.next_seq:
+        return ActiveSegment(batch.first_seq)
+    if tail.active is not None and tail.active.bytes and tail.last_us == batch.ts_us:
+        return tail.active
+    return _with_room(tail, batch.ts_us, policy)
 
 
 def _tail_after(before: ActiveSegment, batch: AppendedBatch, policy: TopicPolicy) -> Tail:

@@ -14,6 +14,7 @@ from retention.core.dropped import StreamDrop
 from retention.history.compaction_report import CompactionReport
 from retention.history.report import FORMAT_VERSION, KIND, RunReport
 from retention.ingest.mirror.pull import PullResult
+from retention.ingest.sync.iggy.result import PartitionSynced
 from retention.ingest.sync.missed import MissedRange
 from retention.ingest.table_source import Ingested
 from retention.plan.ahead_of_clock import AheadOfClock
@@ -275,10 +276,12 @@ def _synced() -> Schema:
     counts = dict.fromkeys(("messages", "bytes", "commits", "missed"), _INTEGER)
     texts = dict.fromkeys(("origin", "created", "ended"), _or_null(_STRING))
     bounds = dict.fromkeys(("position", "last_seq", "behind"), _or_null(_INTEGER))
-    lists = {"missed_ranges": _list(_object(_fields(MissedRange))), "notes": _list(_STRING)}
+    missed = _object(_fields(MissedRange), {"partition": _INTEGER})
+    lists = {"missed_ranges": _list(missed), "notes": _list(_STRING)}
+    partitions = _list(_object(_fields(PartitionSynced)))
     return _object(
         {"stream": _STRING, "restored": _BOOLEAN} | counts | texts | bounds | lists,
-        {"seconds": _NUMBER, "error": _ERROR},
+        {"seconds": _NUMBER, "error": _ERROR, "partitions": partitions},
     )
 
 

@@ -9,6 +9,7 @@ from retention.core.outcomes import Outcome, failure_entry
 from retention.core.wording import counted
 
 if TYPE_CHECKING:
+    from retention.ingest.sync.iggy.result import TopicSynced
     from retention.ingest.sync.result import Synced
 
 _NOTHING: JsonObject = {
@@ -45,8 +46,23 @@ def sync_text(synced: Synced) -> list[str]:
     return [*lines, *(f"  {note}" for note in synced.notes)]
 
 
-def sync_entry(outcome: Outcome[Synced]) -> JsonObject:
-    """The JSON entry of a synced stream; every requested stream has one."""
+def topic_sync_text(synced: TopicSynced) -> list[str]:
+    """Lines for a synced topic: its sums, then each partition, and each thing that a person should know."""
+    copied = f"{counted(synced.messages, 'message')} in {counted(synced.commits, 'commit')}"
+    lines = [f"{synced.stream}: copied {copied} of {synced.origin}{_ENDED[synced.ended]}"]
+    for each in synced.partitions:
+        behind = f", {each.end - each.next_offset:,} behind" * (each.end > each.next_offset)
+        reach = f"up to offset {each.next_offset - 1:,}" if each.next_offset else "empty"
+        lines.append(f"  partition {each.partition}: {reach}{behind}")
+    lines += [
+        f"  missed: {each}: the server removed them before they were copied"
+        for each in synced.missed
+    ]
+    return [*lines, *(f"  {note}" for note in synced.notes)]
+
+
+def sync_entry(outcome: Outcome[Synced] | Outcome[TopicSynced]) -> JsonObject:
+    """The JSON entry of a synced stream or topic; every requested one has one."""
     if outcome.value is None:
         return _NOTHING | failure_entry(outcome)
     return outcome.value.as_json() | {"seconds": round(outcome.seconds, 6)}

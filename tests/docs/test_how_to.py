@@ -24,9 +24,10 @@ OF_INGEST = "kafka-dump"
 """The page that tests/docs/test_ingest.py executes, on Spark."""
 OF_SYNC = "sync-from-a-live-server"
 """The page that tests/docs/test_sync.py executes, beside a server."""
-PAGES = sorted(
-    page for page in HOW_TO.glob("*.md") if page.stem not in (*CLUSTERS, OF_INGEST, OF_SYNC)
-)
+OF_IGGY = "sync-an-iggy-topic"
+"""The page that tests/docs/test_sync_iggy.py executes, with a server's recorded answers."""
+_ELSEWHERE = (*CLUSTERS, OF_INGEST, OF_SYNC, OF_IGGY)
+PAGES = sorted(page for page in HOW_TO.glob("*.md") if page.stem not in _ELSEWHERE)
 JOB = re.compile(r"(?:jobs/|retention-job,? )(\w+)")
 OPTION = re.compile(r"(?<!\S)--[\w-]+|(?<=\")--[\w-]+")
 

@@ -58,6 +58,9 @@ from retention.ingest.mirror.run import run_mirror
 from retention.ingest.sources import batches
 from retention.ingest.sync.configuration import keep_configuration
 from retention.ingest.sync.consumers import bring_consumers
+from retention.ingest.sync.iggy.offsets import bring_readers
+from retention.ingest.sync.iggy.run import run_topic_sync
+from retention.ingest.sync.iggy.session import settings_there
 from retention.ingest.sync.run import SyncBounds, run_sync
 from retention.ingest.table_source import TableSource, ingest
 from retention.inspect.measures import measure
@@ -89,9 +92,11 @@ from tests.support.list_reader import reading
 from tests.support.overwritten_log import newest, overwrite
 from tests.support.reclaiming import reclaim, reclaim_left, with_dead_files, with_leftovers
 from tests.support.recorded_stream import RecordedStream, consumer, messages
+from tests.support.recorded_topic import RecordedServer
 from tests.support.topic_crashes import NAME as TOPIC
 from tests.support.topic_crashes import import_logs, rolling, with_logs
 from tests.support.topic_crashes import publish as publish_clicks
+from tests.support.topics import World
 
 TWICE = os.environ.get("RETENTION_CRASHES") == "twice"
 """Whether recoveries are also killed: `make long NAME=crash`."""
@@ -588,6 +593,20 @@ def fold(folder: Path) -> None:
     opened_at(folder).stream("ORDERS").consumers.fold(str(folder / "acks.jsonl"), name="acks")
 
 
+def syncing_topic(folder: Path, format_: str) -> None:
+    """A topic that is still empty, and has a server."""
+    World(folder, format_, {"name": TOPIC, "sync": {"server": "h:1", "stream": "shop"}})
+
+
+def sync_topic(folder: Path) -> None:
+    """Copy a server's messages in several commits, with its settings and a consumer's offsets."""
+    opened = opened_at(folder).topic(TOPIC).opened
+    remote = RecordedServer("more").topic
+    bring = partial(bring_readers, opened, remote, consumers=["worker"])
+    run_topic_sync(opened, remote, SyncBounds(batch_messages=20), bring)
+    keep_configuration(opened, settings_there(remote.info()))
+
+
 def import_topic(folder: Path) -> None:
     import_logs(opened_at(folder), folder)
 
@@ -791,6 +810,7 @@ SCENARIOS["undo-hidden"] = Scenario(few_hidden, undo)
 SCENARIOS["undo-compacted"] = Scenario(compacted_over, undo)
 SCENARIOS["reclaim-leftovers"] = Scenario(with_leftovers, reclaim_left)
 SCENARIOS["reclaim"] = Scenario(with_dead_files, reclaim)
+SCENARIOS["sync-topic"] = Scenario(syncing_topic, sync_topic, TOPIC)
 SCENARIOS["import-iggy-log"] = Scenario(with_logs, import_topic, TOPIC)
 SCENARIOS["store-offset"] = Scenario(with_readers, go_back, TOPIC)
 SCENARIOS["delete-segments"] = Scenario(with_topic, delete_segments, TOPIC)
@@ -842,7 +862,7 @@ def outcome_of(folder: Path, scenario: Scenario) -> dict[str, Any]:
         "turn": counters.batches.get(TURN),
         "batches": {
             name: counters.batches.get(name)
-            for name in ("app", "mine", "rival", "mirror", "nats-sync")
+            for name in ("app", "mine", "rival", "mirror", "nats-sync", "iggy-sync")
         },
         "consumers": [
             (

@@ -1,4 +1,4 @@
-"""The refusals of streams that are kept in step with a live server."""
+"""The refusals of streams and topics that are kept in step with a live server."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from retention.config.types import ConfigRefusal, refusal
 from retention.core.subjects import is_valid_name
 
 if TYPE_CHECKING:
+    from retention.config.nested import TopicSyncSource
     from retention.config.stream_fields import StreamFields
 
+_SECRETS = "and this file keeps no secrets"
 _EXCLUDED = {
     "mirror": "its messages come from a live server",
     "sources": "its messages come from a live server",
@@ -35,7 +37,30 @@ def sync_refusals(stream: StreamFields) -> Iterator[ConfigRefusal]:
         yield refusal("sync", f"{sync.stream!r} is not a stream's name", None)
     if any("@" in url for url in sync.server.split(",")):
         text = (
-            "server has a user or a token in its URL, and this file keeps no secrets; write the URL without it, and "
+            f"server has a user or a token in its URL, {_SECRETS}; write the URL without it, and "
             "put it into a context (`nats context add`)"
         )
         yield refusal("sync", text, None)
+
+
+def topic_sync_refusals(
+    sync: TopicSyncSource | None, stream: str | None
+) -> Iterator[ConfigRefusal]:
+    """The refusals of a topic's `sync`.
+
+    Args:
+        sync: the topic's `sync`.
+        stream: the topic's `stream`, the default of that of `sync`.
+    """
+    if sync is None:
+        return
+    if "@" in sync.server:
+        text = (
+            f"server has a user or a token in it, {_SECRETS}; write HOST:PORT, and set IGGY_USERNAME and "
+            "IGGY_PASSWORD, or IGGY_TOKEN, where the sync runs"
+        )
+        yield refusal("sync", text, None)
+    if not (sync.stream or stream):
+        yield refusal("sync", "names no stream of the server; write stream", None)
+    if sync.max_missed < 0:
+        yield refusal("sync", "max_missed is at least 0; write a higher number", None)

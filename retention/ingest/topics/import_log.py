@@ -24,7 +24,7 @@ from retention.formats.iggy.topic import (
     refuse_other_era,
 )
 from retention.history.runs import history_of
-from retention.ingest.append import appending
+from retention.ingest.append import appending, refuse_synced
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.topics.import_rows import ImportedLog, ImportTask, import_partition
 from retention.ports import Snapshot
@@ -77,6 +77,7 @@ def import_iggy_log(
         BusyError: the append lease is held, or another writer came first.
     """
     topic_of(opened)
+    refuse_synced(opened.config)
     topic = read_topic(directory)
     _refuse_more_partitions(opened, topic)
     if era is not None:

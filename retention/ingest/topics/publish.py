@@ -19,7 +19,7 @@ from retention.dialects.iggy_checks import TopicRefusal, refusals_of, sizes_of
 from retention.errors import RefusedError
 from retention.formats.iggy.lines import parse_sent
 from retention.formats.jsonl import LeaveOut, Line, SkippedLine, Unread
-from retention.ingest.append import appending
+from retention.ingest.append import appending, refuse_synced
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.publish import Ack, Published
 from retention.ingest.publish_checks import Answers
@@ -103,6 +103,7 @@ def publish_sent(
     opened: OpenedStream, sent: pa.Table, identity: BatchIdentity | None = None
 ) -> TopicPublished:
     """Publish messages of shape `formats.iggy.lines.SENT`, as `publish_to_topic`."""
+    refuse_synced(opened.config)
     dialect = Iggy(opened.name, topic_of(opened).policy())
     refusal = next(refusals_of(sent, dialect.policy), None)
     if refusal is not None:

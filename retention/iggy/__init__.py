@@ -1,0 +1,1 @@
+"""Live Iggy servers: connections, and the topics that they hold."""

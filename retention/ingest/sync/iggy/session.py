@@ -1,0 +1,181 @@
+"""A sync of one topic from its configuration: the connection, the run, and what comes along with the messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from retention.config.nested import TopicSyncSource
+from retention.context.context import OpenedStream
+from retention.context.topic import topic_of
+from retention.core.iggy_units import SERVER_DEFAULT, UNLIMITED
+from retention.core.units import MICROSECOND, MINUTE, format_duration
+from retention.errors import UsageError
+from retention.iggy.connection import PATIENCE_S, Connection
+from retention.iggy.settings import iggy_settings
+from retention.iggy.topic import RemoteTopic
+from retention.iggy.wire import TopicInfo
+from retention.ingest.sync.configuration import ConfigDifference, keep_configuration
+from retention.ingest.sync.iggy.offsets import bring_readers
+from retention.ingest.sync.iggy.result import TopicSynced
+from retention.ingest.sync.iggy.run import Along, follow_topic_sync, run_topic_sync
+from retention.ingest.sync.run import BOUNDS, SyncBounds
+
+FOLLOW_PATIENCE_S = 600.0
+"""The time for which a followed server may be away, seconds."""
+READERS_EVERY_NS = MINUTE
+"""The time between two looks at the server's readers while a topic is followed, nanoseconds."""
+Run = Callable[[OpenedStream, RemoteTopic, SyncBounds, Along], TopicSynced]
+"""`run_topic_sync` or `follow_topic_sync`."""
+
+
+@dataclass(frozen=True)
+class TopicSyncOptions:
+    """The choices of a call, beside the topic's `sync` in the configuration."""
+
+    server: str | None = None
+    """`HOST:PORT` or a connection string, instead of the configured one."""
+    batch_messages: int = BOUNDS.batch_messages
+    batch_bytes: int = BOUNDS.batch_bytes
+    max_missed: int | None = None
+    """The most offsets that may be missed in the run; None: the configuration's `max_missed`."""
+    with_config: bool = False
+    """Whether the server's settings are written beside the topic, and the differences are said."""
+    with_consumers: bool = False
+    """Whether the offsets of groups come along."""
+    consumers: tuple[str, ...] = ()
+    """Consumers whose offsets come along, by name or number, because a server lists none."""
+
+    def bounds(self, sync: TopicSyncSource) -> SyncBounds:
+        """The bounds of a run.
+
+        Raises:
+            UsageError: a bound is below its least value.
+        """
+        missed = sync.max_missed if self.max_missed is None else self.max_missed
+        if self.batch_messages < 1 or self.batch_bytes < 1 or missed < 0:
+            raise UsageError(
+                "a batch has at least 1 message and 1 byte, and max_missed is at least 0; nothing was copied; give "
+                "higher numbers"
+            )
+        return SyncBounds(self.batch_messages, self.batch_bytes, missed)
+
+
+OPTIONS = TopicSyncOptions()
+
+
+def sync_topic(opened: OpenedStream, options: TopicSyncOptions = OPTIONS) -> TopicSynced:
+    """Bring a topic up to the last offsets that its server has now; see `run_topic_sync`.
+
+    Raises:
+        UsageError: the topic has no `sync` in its configuration, an option is wrong, or Iggy's client is not installed.
+        RefusedError, BusyError, DamagedError: as `run_topic_sync`.
+        StorageError: the server cannot be reached.
+    """
+    return _synced(opened, options, run_topic_sync, PATIENCE_S)
+
+
+def follow_topic(opened: OpenedStream, options: TopicSyncOptions = OPTIONS) -> TopicSynced:
+    """Keep a topic in step with its server; see `follow_topic_sync`.
+
+    Raises:
+        UsageError, RefusedError, BusyError, DamagedError, StorageError: as `sync_topic`.
+    """
+    return _synced(opened, options, follow_topic_sync, FOLLOW_PATIENCE_S)
+
+
+def _synced(
+    opened: OpenedStream, options: TopicSyncOptions, run: Run, patience_s: float
+) -> TopicSynced:
+    sync = _source_of(opened)
+    bounds = options.bounds(sync)
+    with _remote(opened, sync, options, patience_s) as remote:
+        along = _Along(opened, remote, options)
+        synced = run(opened, remote, bounds, along)
+        return replace(synced, notes=[*synced.notes, *along.notes()])
+
+
+def _source_of(opened: OpenedStream) -> TopicSyncSource:
+    sync = topic_of(opened).sync
+    if sync is None:
+        raise UsageError(
+            f"{opened.name}: it has no sync in its configuration, so it copies no server's topic; nothing was "
+            "copied; add `sync: {server: HOST:PORT, stream: NAME}` to its entry, or name a topic that has it"
+        )
+    return sync
+
+
+@contextmanager
+def _remote(
+    opened: OpenedStream, sync: TopicSyncSource, options: TopicSyncOptions, patience_s: float
+) -> Iterator[RemoteTopic]:
+    stream = sync.stream or topic_of(opened).stream or ""
+    settings = iggy_settings(options.server or sync.server or None)
+    with Connection(settings, patience_s) as connection:
+        yield RemoteTopic(connection, stream, sync.topic or opened.name)
+
+
+class _Along:
+    """The things that come along with the messages of a run."""
+
+    def __init__(
+        self, opened: OpenedStream, remote: RemoteTopic, options: TopicSyncOptions
+    ) -> None:
+        self._opened, self._remote, self._options = opened, remote, options
+        self._brought_ns: int | None = None
+        self._info: TopicInfo | None = None
+
+    def __call__(self, info: TopicInfo) -> None:
+        """Bring the readers' offsets, at most once a minute while a topic is followed."""
+        self._info = info
+        options, now = self._options, self._opened.clock()
+        if not (options.with_consumers or options.consumers):
+            return
+        if self._brought_ns is None or now - self._brought_ns >= READERS_EVERY_NS:
+            self._brought_ns = now
+            bring_readers(self._opened, self._remote, info, options.consumers)
+
+    def notes(self) -> list[str]:
+        """Keep the server's settings if they are wanted, and return a sentence about what differs."""
+        if not self._options.with_config or self._info is None:
+            return []
+        if self._opened.store.exists():
+            keep_configuration(self._opened, settings_there(self._info))
+        differing = _differences(self._opened, self._info)
+        return [f"the configurations differ: {'; '.join(map(str, differing))}"] if differing else []
+
+
+def settings_there(info: TopicInfo) -> Mapping[str, object]:
+    """The server's settings of a topic: name, partitions, microseconds and bytes, and its other options."""
+    return {
+        **{str(name): _plain(value) for name, value in info.options.items()},
+        "name": info.name,
+        "partitions": len(info.partitions),
+        "message_expiry": info.message_expiry,
+        "max_topic_size": info.max_topic_size,
+    }
+
+
+def _differences(opened: OpenedStream, info: TopicInfo) -> list[ConfigDifference]:
+    """The settings that remove messages or cut segments, and that differ."""
+    ours = topic_of(opened).policy()
+    pairs: dict[str, tuple[object, object]] = {
+        "max_topic_size": (ours.max_topic_size, _limit(info.max_topic_size)),
+        "message_expiry": (_spelled(ours.message_expiry_us), _spelled(_limit(info.message_expiry))),
+        "partitions": (ours.partitions, len(info.partitions)),
+        "segment_size": (ours.segment_size, info.segment_size),
+    }
+    return [ConfigDifference(key, *pair) for key, pair in pairs.items() if pair[0] != pair[1]]
+
+
+def _limit(code: int) -> int | None:
+    return None if code in {SERVER_DEFAULT, UNLIMITED} else code
+
+
+def _spelled(microseconds: int | None) -> str | None:
+    return None if microseconds is None else format_duration(microseconds * MICROSECOND)
+
+
+def _plain(value: object) -> object:
+    return value.hex() if isinstance(value, bytes) else value
