@@ -72,6 +72,8 @@ OF_ONE = {
     "explain": ("explain", NOBODY, "1"),
     "messages": ("messages", NOBODY),
     "state": ("state", NOBODY),
+    "sync nats": ("sync", "nats", NOBODY),
+    "sync iggy": ("sync", "iggy", NOBODY),
     "consumer ls": ("consumer", "ls", NOBODY),
     "consumer info": ("consumer", "info", NOBODY, "c"),
     "consumer add": ("consumer", "add", NOBODY, "c"),

@@ -212,6 +212,19 @@ KINDS = {
             "live/test_sync.py::test_what_a_purge_took_first_is_refused_and_then_accepted",
         ),
     ),
+    "begin again on a live stream": Kind(
+        r"start again, so that the two are compared|compare the two, then begin elsewhere|"
+        r"read again, and report it if it stays|read the stream in the account that it belongs to",
+        ("live/test_stream_reading.py::test_a_stream_made_anew_in_the_middle_is_refused",),
+    ),
+    "let an Iggy server answer": Kind(
+        r"look at the server's log|correct the credentials|give the user read_topic|"
+        r"the server must be of version 0\.9|import the server's logs with",
+        (
+            "live/test_iggy.py::test_what_users_may_do_is_told_and_no_secret_is_shown",
+            "retention/ingest/sync/iggy/test_run.py::test_a_topic_with_the_rules_of_old_servers_is_refused",
+        ),
+    ),
     "limits of a copy": Kind(
         r"raise it by what comes between two passes|those of the server do not act here",
         ("retention/doctor/test_synced.py::test_the_doctor_says_what_a_pass_would_remove",),

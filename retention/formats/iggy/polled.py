@@ -17,7 +17,6 @@ from retention.formats.iggy.rows import END_OF_OFFSETS, ROWS
 
 HEADER = struct.Struct("<IQI")
 """Partition, the offset of its last message, and the number of messages that follow."""
-_NO_ROWS = pa.RecordBatch.from_pylist([], schema=ROWS)
 _CHECKSUM_BYTES = 8
 
 
@@ -56,7 +55,9 @@ def polled(answer: bytes, partition: int, first: int, place: str) -> Polled:
     if answered != partition or count != len(messages):
         raise _damaged(place, partition, first, f"it names {counted(count, 'message')}")
     if not count:
-        return Polled(_NO_ROWS, last_offset, np.empty(0, np.uint64))
+        return Polled(
+            pa.RecordBatch.from_pylist([], schema=ROWS), last_offset, np.empty(0, np.uint64)
+        )
     for nth, problem in rows.problems(messages, first - 1, END_OF_OFFSETS).items():
         raise _damaged(place, partition, int(messages.offsets[nth]), problem)
     return Polled(
