@@ -23,12 +23,12 @@ SHORTEST, LONGEST = 80, 120
 _SEED = 20_250_101
 
 
-def make_table(warehouse: Path, size: Size, subjects: int) -> int:
+def make_table(warehouse: Path, size: Size, subjects: int, *settings: str) -> int:
     """Write a warehouse with one stream, one file per segment; returns its bytes by the broker's accounting."""
     warehouse.mkdir(parents=True)
     span_ms = size.messages * STEP_NS // 1_000_000
     layout = f"segment_size: 1TiB, segment_span: {span_ms}ms"
-    write_config(warehouse, layout)
+    write_config(warehouse, ", ".join((layout, *settings)))
     stream = retention.open_warehouse(warehouse, engine="local").stream(STREAM)
     return append_rows(stream.opened, _batches(size, subjects)).bytes
 

@@ -10,7 +10,7 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
-from retention.erasure.encodings import MIN_BYTES, Form
+from retention.erasure.encodings import MIN_BYTES, Form, Strings
 
 WINDOW = 8
 """The bytes of one hashed window: one unaligned 64-bit word."""
@@ -23,12 +23,17 @@ _KEY = ~_OWNER
 MAX_WINDOWS = 1 << 26
 """The windows that the index should hold at most; with more patterns, fewer of each are indexed, and more of the text
 is sampled instead."""
-_BATCH_BYTES = 8 << 20
+_BATCH_BYTES = 1 << 20
 _BATCH_STRINGS = 1 << 16
 _BLOCK = 1 << 18
 """The bytes probed at once, so that intermediate arrays stay in the processor's cache."""
 _MIN_BITS, _MAX_BITS = 20, 28
 _SCORE_BITS = 18
+_RUN = 1 << 24
+"""The score of a window in a run of one byte."""
+_OUTSIDE = 1 << 30
+"""The score of 12 bytes that are not in one pattern; more than 5 windows have."""
+_PLACE_BITS = 32
 _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 _EXPANDED = 1 << 20
 """The candidates compared at once."""
@@ -51,7 +56,7 @@ class PatternIndex:
 
     def __init__(self, strings: pa.LargeBinaryArray, forms: Sequence[Form]) -> None:
         """Index the strings, each of at least 12 bytes."""
-        self._strings, self._forms = strings, forms
+        self._strings, self.forms = strings, forms
         self.longest = 0
         most = max(len(strings) * len(forms), 1)
         self._stride = max(1, min(_MAX_STRIDE, MAX_WINDOWS // most))
@@ -70,6 +75,10 @@ class PatternIndex:
     def length(self, pattern: int) -> int:
         """The bytes of a pattern."""
         return int(self._length[pattern])
+
+    def of_form(self, form: int, is_chosen: np.ndarray) -> np.ndarray:
+        """A mask of the patterns of one form of chosen strings, given as a mask of these."""
+        return (self._form == form) & is_chosen[self._string]
 
     def matches(
         self, content: bytes | memoryview | pa.Buffer, is_done: np.ndarray
@@ -95,13 +104,12 @@ class PatternIndex:
     def _encoded(self) -> Iterator[tuple[np.ndarray, ...]]:
         """The columns of the patterns, a batch of strings in one form at a time."""
         for begin, batch in _batches(self._strings):
-            for number, form in enumerate(self._forms):
-                encoded = [form.encode(string) for string in batch]
-                places = [at for at, pattern in enumerate(encoded) if pattern is not None]
-                if places:
-                    patterns = [pattern for pattern in encoded if pattern is not None]
-                    self.longest = max(self.longest, *map(len, patterns), 0)
-                    owners = np.array(places, np.uint32) + np.uint32(begin)
+            strings = Strings.of(batch)
+            for number, form in enumerate(self.forms):
+                patterns, places = form.encode(strings)
+                if len(places):
+                    self.longest = max(self.longest, int(patterns.lengths.max()))
+                    owners = places.astype(np.uint32) + np.uint32(begin)
                     numbers = np.full(len(places), number, np.uint8)
                     yield owners, numbers, *_columns(patterns, self._stride)
 
@@ -151,18 +159,19 @@ class PatternIndex:
             yield from zip(pattern[alike].tolist(), offset[alike].tolist(), strict=True)
 
     def _encode(self, pattern: int) -> bytes:
-        string = self._strings[int(self._string[pattern])].as_py()
-        return self._forms[int(self._form[pattern])].encode(string) or b""
+        strings = Strings.of(self._strings.slice(int(self._string[pattern]), 1))
+        encoded, _ = self.forms[int(self._form[pattern])].encode(strings)
+        return encoded.content.tobytes()
 
 
-def _batches(strings: pa.LargeBinaryArray) -> Iterator[tuple[int, list[bytes]]]:
+def _batches(strings: pa.LargeBinaryArray) -> Iterator[tuple[int, pa.LargeBinaryArray]]:
     """The strings in batches of bounded bytes, each with the place of its first."""
     begin = 0
     ends = np.frombuffer(strings.buffers()[1], np.int64, len(strings) + 1, strings.offset * 8)
     while begin < len(strings):
         end = int(np.searchsorted(ends, ends[begin] + _BATCH_BYTES, "right")) - 1
         end = min(max(end, begin + 1), begin + _BATCH_STRINGS, len(strings))
-        yield begin, strings.slice(begin, end - begin).to_pylist()
+        yield begin, strings.slice(begin, end - begin)
         begin = end
 
 
@@ -172,11 +181,10 @@ def _no_columns(stride: int) -> tuple[np.ndarray, ...]:
     return *(np.zeros(0, each) for each in types), np.zeros((0, stride), np.uint64)
 
 
-def _columns(patterns: list[bytes], stride: int) -> tuple[np.ndarray, ...]:
+def _columns(patterns: Strings, stride: int) -> tuple[np.ndarray, ...]:
     """Length, place of the rarest 12 bytes, checks of head and tail, and the hashed windows of each pattern."""
-    lengths = np.fromiter(map(len, patterns), np.int64, len(patterns))
-    begins = np.cumsum(lengths) - lengths
-    data = np.frombuffer(b"".join((*patterns, bytes(WINDOW))), np.uint8)
+    lengths, begins = patterns.lengths, patterns.begins
+    data = np.append(patterns.content, np.zeros(WINDOW, np.uint8))
     hashes = _hashes(data, 1)
     cores = _rarest(hashes, begins, lengths)
     windows = hashes[(begins + cores)[:, None] + np.arange(stride)]
@@ -187,20 +195,17 @@ def _columns(patterns: list[bytes], stride: int) -> tuple[np.ndarray, ...]:
 
 def _rarest(hashes: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """The offset in each pattern of the 12 bytes whose windows are rarest among all of them, runs of a byte last."""
-    slots = (hashes >> np.uint64(64 - _SCORE_BITS)).astype(np.int64)
-    score = np.bincount(slots, minlength=1 << _SCORE_BITS)[slots]
-    score[:-1][hashes[:-1] == hashes[1:]] += len(hashes)
-    count = len(score) - _MAX_STRIDE + 1
-    total = np.zeros(count, np.int64)
+    slots = (hashes >> np.uint64(64 - _SCORE_BITS)).astype(np.intp)
+    score = np.bincount(slots, minlength=1 << _SCORE_BITS).astype(np.int32)[slots]
+    score[:-1][hashes[:-1] == hashes[1:]] += np.int32(min(len(hashes), _RUN))
+    total = np.zeros(int(lengths.sum()), np.int64)
     for shift in range(_MAX_STRIDE):
-        total += score[shift : shift + count]
-    places = np.arange(len(total), dtype=np.int64)
-    owner = np.repeat(np.arange(len(begins)), lengths)[: len(total)]
-    within = places - begins[owner]
-    rank = np.where(
-        within + MIN_BYTES <= lengths[owner], (total << 24) + within, np.iinfo(np.int64).max
-    )
-    return np.minimum.reduceat(rank, begins) & ((1 << 24) - 1)
+        total[: len(score) - shift] += score[shift : shift + len(total)]
+    # The 12 bytes must lie inside their pattern.
+    total[((begins + lengths)[:, None] - np.arange(1, MIN_BYTES)).ravel()] = _OUTSIDE
+    total <<= _PLACE_BITS
+    total += np.arange(len(total))
+    return (np.minimum.reduceat(total, begins) & ((1 << _PLACE_BITS) - 1)) - begins
 
 
 def _hashes(data: np.ndarray, stride: int) -> np.ndarray:
