@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,12 +23,11 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 
 from benchmarks.data import copy_warehouse, make_table, messages_of
-from benchmarks.meter import Watch, measure
+from benchmarks.meter import Watch, measure, peak_mebibytes
 from benchmarks.tasks import STREAM, Size
 from retention import open_warehouse
 
-PER_SUBJECT = 20
-"""The messages of a subject, on average."""
+PREFIX = "orders.customer-"
 REASON = "request 4711 of a customer"
 KEY = "subject"
 TABLE = "orders"
@@ -39,7 +39,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.erasing", description=__doc__)
     parser.add_argument("--files", type=int, default=20)
     parser.add_argument("--rows", type=int, default=100_000, help="of each file")
-    parser.add_argument("--subjects", type=int, default=1_000)
+    parser.add_argument("--subjects", type=int, default=1_000, help="to erase")
+    parser.add_argument("--each", type=int, default=20, help="messages of a subject, on average")
     parser.add_argument("--only", nargs="*", choices=WAYS, default=list(WAYS))
     parser.add_argument("--run", nargs=2, metavar=("WAY", "PLACE"), help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -47,7 +48,7 @@ def main() -> None:
         way, place = asked.run
         print(json.dumps(_measured(WAYS[way][1], Path(place), asked.subjects)))
         return
-    size = Size(asked.rows, asked.files, asked.files * asked.rows // PER_SUBJECT, 0)
+    size = Size(asked.rows, asked.files, asked.files * asked.rows // asked.each, 0)
     print("| table | way | processor s | s | MiB read | MiB written | peak MiB | MiB before |")
     print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as directory:
@@ -59,7 +60,7 @@ def main() -> None:
                 MAKERS[table](source, size)
             copy_warehouse(source, place)
             print(f"| {table} | {way} | {_row(way, place, asked.subjects)} |", flush=True)
-            subprocess.run(["rm", "-r", str(place)], check=True)
+            shutil.rmtree(place)
 
 
 def _row(way: str, place: Path, subjects: int) -> str:
@@ -73,18 +74,16 @@ def _row(way: str, place: Path, subjects: int) -> str:
 
 
 def _measured(work: Callable[[Path, list[str]], None], place: Path, count: int) -> dict[str, float]:
-    subjects = [f"orders.{number}" for number in range(count)]
-    with Watch() as before:
-        pass
+    subjects = [f"{PREFIX}{number}" for number in range(count)]
     os.sync()
+    idle = peak_mebibytes(Path("/proc/self"))
     with Watch() as watch:
         cost = measure(lambda: work(place, subjects))
-    idle = max(before.peaks().values(), default=0.0)
     return asdict(cost) | {"peak": watch.peaks()["driver"], "idle": idle}
 
 
 def _make_stream(place: Path, size: Size, table_format: str) -> None:
-    make_table(place, size, size.subjects, f"format: {table_format}")
+    make_table(place, size, size.subjects, f"format: {table_format}", prefix=PREFIX)
 
 
 def _make_table(place: Path, size: Size) -> None:
@@ -93,14 +92,16 @@ def _make_table(place: Path, size: Size) -> None:
     for file in sorted(messages_of(place / "made").rglob("*.parquet")):
         rows = pq.read_table(file, columns=[KEY, "payload", "time"], partitioning=None)
         write_deltalake(str(place / TABLE), rows, mode="append")
-    subprocess.run(["rm", "-r", str(place / "made")], check=True)
+    shutil.rmtree(place / "made")
     table = {"name": TABLE, "location": str(place / TABLE), "time": "time", "key": KEY}
     (place / "retention.yaml").write_text(json.dumps({"tables": [{**table, "max_age": "9000d"}]}))
 
 
 def _erase_messages(place: Path, subjects: list[str]) -> None:
     stream = open_warehouse(place, engine="local").stream(STREAM)
-    assert stream.erase(subjects=subjects, reason=REASON).apply().is_done
+    report = stream.erase(subjects=subjects, reason=REASON).apply()
+    if not (report.is_done and report.removed_messages):
+        raise AssertionError(report)
 
 
 def _erase_rows(place: Path, subjects: list[str]) -> None:
@@ -108,8 +109,9 @@ def _erase_rows(place: Path, subjects: list[str]) -> None:
     config["tables"][0]["location"] = str(place / TABLE)
     (place / "retention.yaml").write_text(json.dumps(config))
     table = open_warehouse(place, engine="local").table(TABLE)
-    done = table.erase([{KEY: subject} for subject in subjects], reason=REASON).apply()
-    assert done.removed_messages and not done.is_done, done
+    report = table.erase([{KEY: subject} for subject in subjects], reason=REASON).apply()
+    if report.is_done or not report.removed_messages:
+        raise AssertionError(report)
 
 
 def _rewrite_files(place: Path, subjects: list[str]) -> None:

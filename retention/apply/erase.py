@@ -15,7 +15,8 @@ from retention.core.json_object import JsonObject
 from retention.core.labels import on_stream
 from retention.engines.select import Engines
 from retention.erasure.keyed_hash import keyed_hash_of
-from retention.erasure.record import ErasureRecord, new_id
+from retention.erasure.needle_file import new_key
+from retention.erasure.record import ErasureRecord, check_reason, new_id
 from retention.erasure.report import ErasureReport
 from retention.errors import UsageError
 from retention.history.initiator import initiator
@@ -39,10 +40,7 @@ class ErasureRequest:
 
     def __post_init__(self) -> None:
         """Refuse a request without a reason."""
-        if not self.reason.strip():
-            raise UsageError(
-                "an erasure needs text as its reason, of which a keyed hash is kept; nothing was changed"
-            )
+        check_reason(self.reason)
 
 
 @dataclass(frozen=True)
@@ -103,12 +101,12 @@ def erase_now(opened: OpenedStream, wanted: ErasureRequest, engines: Engines) ->
     with removing(opened):
         settle_interrupted(opened, history_of(opened.warehouse, opened.name))
         unfinished = [each for each in _repeated(opened, wanted.messages) if not each.is_done]
-        record = unfinished[0] if unfinished else _begun(opened, wanted, engines)
-        return (
-            finish_erasure(opened, record, engines)
-            if not record.is_done
-            else report_of(opened, record)
-        )
+        if unfinished:
+            return finish_erasure(opened, unfinished[0], engines)
+        record, survey = _begun(opened, wanted, engines)
+        if record.is_done:
+            return report_of(opened, record)
+        return finish_erasure(opened, record, engines, survey)
 
 
 @on_stream
@@ -120,15 +118,12 @@ def resume_erasures(opened: OpenedStream, engines: Engines) -> list[ErasureRepor
     """
     with removing(opened):
         begun = [
-            *(record.id for record in erasures_of(opened).unfinished()),
+            *erasures_of(opened).unfinished_ids(),
             *missing_erasures(opened),
         ]
         settle_interrupted(opened, history_of(opened.warehouse, opened.name))
         now = (erasures_of(opened).read(erasure) for erasure in begun)
-        return [
-            report_of(opened, each) if each.is_done else finish_erasure(opened, each, engines)
-            for each in now
-        ]
+        return [finish_erasure(opened, each, engines) for each in now]
 
 
 def erasure_reports(opened: OpenedStream) -> list[ErasureReport]:
@@ -143,8 +138,10 @@ def _repeated(opened: OpenedStream, messages: ErasedMessages) -> list[ErasureRec
     return [record for record in records if record.request == digest]
 
 
-def _begun(opened: OpenedStream, wanted: ErasureRequest, engines: Engines) -> ErasureRecord:
-    """The record of a new erasure, with its request and needles; or that of one that left nothing to do."""
+def _begun(
+    opened: OpenedStream, wanted: ErasureRequest, engines: Engines
+) -> tuple[ErasureRecord, ErasureSurvey]:
+    """The record of a new erasure, with its request and needles, or that of one that left nothing to do; the survey."""
     now_ns = opened.clock()
     erasure, keyed = new_id(now_ns), keyed_hash_of(opened.warehouse)
     below = locate(opened).next_seq if opened.store.exists() else NEVER
@@ -152,7 +149,7 @@ def _begun(opened: OpenedStream, wanted: ErasureRequest, engines: Engines) -> Er
     survey = survey_erasure(opened, Erase(erasure, messages), engines)
     repeated = _repeated(opened, messages)
     if repeated and _plan_of(survey).is_empty:
-        return repeated[-1]
+        return repeated[-1], survey
     survey.refuse_missing()
     record = ErasureRecord(
         id=erasure,
@@ -165,10 +162,10 @@ def _begun(opened: OpenedStream, wanted: ErasureRequest, engines: Engines) -> Er
         reason=keyed.of(wanted.reason),
         named_subjects=len(messages.subjects),
         named_seqs=len(messages.seqs),
-        key=None,
+        key=new_key().hex(),
     )
     named: JsonObject = {"subjects": list(messages.subjects), "seqs": list(messages.seqs)}
-    return begin_erasure(opened, survey, record, named, wanted.reason)
+    return begin_erasure(opened, survey, record, named, wanted.reason), survey
 
 
 def _hash_of(opened: OpenedStream, messages: ErasedMessages) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,21 +28,14 @@ from retention.erasure.copies import (
     removed_rows,
     unused_vectors,
 )
-from retention.erasure.keyed_hash import keyed_hash_of
+from retention.erasure.keyed_hash import KeyedHash, keyed_hash_of
 from retention.erasure.ledger import ErasureLedger
-from retention.erasure.needle_file import (
-    NeedleFile,
-    destroy_needles,
-    new_key,
-    read_needles,
-    write_needles,
-)
+from retention.erasure.needle_file import NeedleFile
 from retention.erasure.needles import Needles, needles_of_rows
 from retention.erasure.own_records import ErasedNames, conceal_holds, erase_arguments
 from retention.erasure.proof import Proof
 from retention.erasure.record import DeletedFile, ErasureRecord, Erasures
 from retention.erasure.report import ErasureReport
-from retention.erasure.search import SearchResult
 from retention.errors import (
     BusyError,
     ConflictError,
@@ -97,15 +90,15 @@ def begin_erasure(
     Args:
         opened: the stream.
         survey: the survey of the erasure.
-        record: its record, without a key and files.
+        record: its record, without files.
         request: the messages that it names, as `NeedleFile.request`.
         reason: in clear.
     """
-    erasures, key = erasures_of(opened), new_key()
+    erasures = erasures_of(opened)
     erasures.delete_unrecorded()
-    content = NeedleFile(request, reason, needles_of_rows(survey.rows()))
-    write_needles(erasures.needles(record.id), key, content)
-    record = with_files(record.updated(key=key.hex()), survey)
+    needles = needles_of_rows(survey.rows())
+    erasures.write_needles(record, NeedleFile(request, reason, needles))
+    record = with_files(record, survey)
     erasures.write(record)
     return record
 
@@ -122,8 +115,19 @@ def finish_erasures(opened: OpenedStream) -> None:
             _log.warning("%s: erasure %s stays unfinished: %s", opened.name, record.id, error)
 
 
-def finish_erasure(opened: OpenedStream, record: ErasureRecord, engines: Engines) -> ErasureReport:
+def finish_erasure(
+    opened: OpenedStream,
+    record: ErasureRecord,
+    engines: Engines,
+    survey: ErasureSurvey | None = None,
+) -> ErasureReport:
     """Carry out every step that is left of an erasure, under the maintenance lease.
+
+    Args:
+        opened: the stream.
+        record: the erasure.
+        engines: the engines that read rows.
+        survey: its survey, if it has just begun.
 
     Raises:
         RefusedError: a legal hold covers a message that would be lost.
@@ -131,10 +135,10 @@ def finish_erasure(opened: OpenedStream, record: ErasureRecord, engines: Engines
         DamagedError, VerificationError, StorageError: as the steps.
     """
     erasures = erasures_of(opened)
-    if erasures.report(record.id) is not None:
-        return _closed(opened, record)
+    if erasures.has_report(record.id):
+        return report_of(opened, erasures.close(record))
     with labelled(step=f"erasure {record.id}"):
-        content = read_needles(erasures.needles(record.id), _key(record))
+        content = erasures.read_needles(record)
         named = content.request
         messages = ErasedMessages(
             tuple(named["subjects"]),
@@ -144,7 +148,7 @@ def finish_erasure(opened: OpenedStream, record: ErasureRecord, engines: Engines
         )
         request = Erase(record.id, messages)
         if has_table(opened):
-            record = _removed(opened, request, record, engines)
+            record = _removed(opened, request, record, engines, survey)
             _delete_copies(opened, messages)
         return _proved(opened, record, content, messages)
 
@@ -161,12 +165,7 @@ def with_files(record: ErasureRecord, survey: ErasureSurvey) -> ErasureRecord:
     )
 
 
-def report_of(
-    opened: OpenedStream,
-    record: ErasureRecord,
-    needles: Needles | None = None,
-    searched: SearchResult | None = None,
-) -> ErasureReport:
+def report_of(opened: OpenedStream, record: ErasureRecord) -> ErasureReport:
     """The report of an erasure so far."""
     runs = [
         run
@@ -179,22 +178,20 @@ def report_of(
         max((run.run for run in runs), default=None),
         sum(run.removed_messages for run in runs if run.is_done),
         sum(run.removed_bytes for run in runs if run.is_done),
-        not_searched=0 if needles is None else needles.too_short,
-        shared=0 if needles is None else needles.shared,
-        searched_files=0 if searched is None else searched.files,
-        searched_bytes=0 if searched is None else searched.bytes_raw,
-        undecodable=() if searched is None else searched.undecodable,
-        vanished=() if searched is None else searched.vanished,
     )
 
 
 def _removed(
-    opened: OpenedStream, request: Erase, record: ErasureRecord, engines: Engines
+    opened: OpenedStream,
+    request: Erase,
+    record: ErasureRecord,
+    engines: Engines,
+    first: ErasureSurvey | None,
 ) -> ErasureRecord:
     """Remove the live messages: their ids first, while the rows still tell them."""
     history = history_of(opened.warehouse, opened.name)
     for _ in range(ATTEMPTS):
-        survey = survey_erasure(opened, request, engines)
+        survey, first = first or survey_erasure(opened, request, engines), None
         known, record = record, with_files(record, survey)
         if record != known:
             erasures_of(opened).write(record)
@@ -272,16 +269,7 @@ def _proved(
     opened: OpenedStream, record: ErasureRecord, content: NeedleFile, messages: ErasedMessages
 ) -> ErasureReport:
     """Destroy what our own records say, search everything that is left, and end the erasure if nothing is found."""
-    needles = content.needles.without(_survivors(opened, record, messages))
-    names = ErasedNames(messages, frozenset(_texts(needles)))
-    erase_arguments(history_of(opened.warehouse, opened.name), names)
-    keyed = keyed_hash_of(opened.warehouse)
-    conceal_holds(HoldRecords(opened.root, opened.name), names, keyed)
-    if (ledger := holds_ledger(opened)) is not None:
-        conceal_holds(ledger.copies, names, keyed)
-    generation = opened.store.lifetime().generation
-    ConsumerTable(opened.root, generation).forget(names.are_in)
-    erasures = erasures_of(opened)
+    erasures, keyed = erasures_of(opened), keyed_hash_of(opened.warehouse)
     runs = files.join(opened.warehouse, "runs", path_name(opened.name))
     proof = Proof(
         erasures,
@@ -289,27 +277,30 @@ def _proved(
         places=(opened.warehouse, opened.layout.messages),
         spared=(erasures.needles(record.id), *_of_others(opened)),
         decodable=(opened.root, opened.layout.messages, runs),
+        version=opened.store.snapshot().version if opened.store.exists() else -1,
+        survivors=partial(_survivors, opened, record, messages),
+        forget=partial(_forget_names, opened, messages, keyed),
     )
-    record, searched = proof.searched(record, needles)
-    report = report_of(opened, record, needles, searched)
-    if not record.is_clean:
-        return report
-    done = replace(report, record=record.updated(state="done", key=None))
-    erasures.write_report(record.id, done.as_json())
-    return replace(done, record=_closed(opened, record).record)
+    record, needles, searched = proof.attempted(record, content)
+    return proof.concluded(report_of(opened, record).with_search(needles, searched))
 
 
-def _closed(opened: OpenedStream, record: ErasureRecord) -> ErasureReport:
-    """Destroy the needles and the key of an erasure with a report."""
-    erasures = erasures_of(opened)
-    destroy_needles(erasures.needles(record.id))
-    record = record.updated(state="done", key=None, traces=[], unread=[])
-    erasures.write(record)
-    return report_of(opened, record)
-
-
-def _key(record: ErasureRecord) -> bytes:
-    return bytes.fromhex(record.key or "")
+def _forget_names(
+    opened: OpenedStream,
+    messages: ErasedMessages,
+    keyed: KeyedHash,
+    record: ErasureRecord,
+    needles: Needles,
+) -> ErasureRecord:
+    """Take strings of an erasure out of our own records."""
+    names = ErasedNames(messages, frozenset(_texts(needles)))
+    erase_arguments(history_of(opened.warehouse, opened.name), names)
+    conceal_holds(HoldRecords(opened.root, opened.name), names, keyed)
+    if (ledger := holds_ledger(opened)) is not None:
+        conceal_holds(ledger.copies, names, keyed)
+    generation = opened.store.lifetime().generation
+    ConsumerTable(opened.root, generation).forget(names.are_in)
+    return record
 
 
 def _texts(needles: Needles) -> Iterator[str]:

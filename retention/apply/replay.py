@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from retention.apply.erasure_run import begin_erasure, erasures_of, finish_erasure, ledger_of
 from retention.apply.erasure_survey import survey_erasure
@@ -11,6 +12,7 @@ from retention.context.holds import holds_ledger, restore_holds
 from retention.core.json_object import JsonObject
 from retention.engines.select import Engines
 from retention.erasure.ledger import ErasureEntry, ErasureLedger
+from retention.erasure.needle_file import new_key
 from retention.erasure.record import ErasureRecord
 from retention.history.initiator import initiator
 from retention.rules.erase import Erase
@@ -59,8 +61,10 @@ def replay_erasures(opened: OpenedStream) -> None:
     if ledger is None or opened.ledger is None or not has_table(opened):
         return
     check_ledger(opened.ledger, opened.warehouse)
-    _note_earlier(opened, ledger)
-    missing = missing_erasures(opened)
+    erasures = erasures_of(opened)
+    here, there = set(erasures.ids()), ledger.ids()
+    _note_earlier(opened, ledger, sorted(here - there))
+    missing = sorted(there - here)
     if missing:
         restore_holds(opened)
     with Engines() as engines:
@@ -75,15 +79,15 @@ def replay_erasures(opened: OpenedStream) -> None:
                 )
             else:
                 _begin(opened, ledger, entry, engines)
-        for record in erasures_of(opened).unfinished():
+        for record in erasures.unfinished():
             if record.replayed:
                 _finish(opened, record, engines)
 
 
-def _note_earlier(opened: OpenedStream, ledger: ErasureLedger) -> None:
-    """Write the erasures that were done before the ledger began."""
+def _note_earlier(opened: OpenedStream, ledger: ErasureLedger, lacking: Sequence[str]) -> None:
+    """Write the erasures that the ledger lacks, if they were done before it began."""
     erasures = erasures_of(opened)
-    for erasure in sorted(set(erasures.ids()) - ledger.ids()):
+    for erasure in lacking:
         record = erasures.read(erasure)
         if record.is_done:
             ledger.write_earlier(record)
@@ -102,17 +106,7 @@ def _begin(
     messages = ledger.messages(entry)
     survey = survey_erasure(opened, Erase(entry.id, messages), engines)
     record = ErasureRecord(
-        id=entry.id,
-        at_ns=entry.at_ns,
-        initiator=initiator(),
-        below=entry.below,
-        subjects=entry.subjects,
-        request=entry.request,
-        reason=entry.reason,
-        named_subjects=entry.named_subjects,
-        named_seqs=entry.named_seqs,
-        replayed=True,
-        key=None,
+        **entry.requested(), initiator=initiator(), replayed=True, key=new_key().hex()
     )
     named: JsonObject = {
         "subjects": [],

@@ -93,7 +93,7 @@ def _base64(values: Strings, *, alignment: int) -> Encoded:
     begins = np.cumsum(groups) - groups
     padded = np.zeros(int(groups.sum()) * 3, np.uint8)
     padded[_places(begins * 3 + alignment, values.lengths)] = values.content
-    encoded = np.frombuffer(base64.b64encode(padded), np.uint8)
+    encoded = np.frombuffer(base64.b64encode(padded.tobytes()), np.uint8)
     first = _FIRST_WHOLE_CHAR[alignment]
     lengths = (values.lengths + alignment) * 8 // 6 - first
     return parts_of(encoded, begins * 4 + first, lengths), np.arange(len(lengths))

@@ -57,8 +57,15 @@ class Needles:
         is_lost = np.logical_and.reduceat(is_shared, begins)
         is_implied = np.zeros(len(self), bool)
         is_implied[begins[(counts == _HEAD_AND_WHOLE) & ~is_shared[begins]] + 1] = True
-        left = self._only(~is_shared & ~is_implied).distinct
-        return replace(left, shared=self.shared + int(is_lost.sum()))
+        return self.chosen(~is_shared & ~is_implied, self.shared + int(is_lost.sum()))
+
+    def chosen(self, is_left: np.ndarray, shared: int) -> Needles:
+        """The needles of a mask, each string once, and the number of values that are shared."""
+        return replace(self._only(is_left).distinct, shared=shared)
+
+    def has_any_of(self, others: Needles) -> np.ndarray:
+        """A mask of the needles whose string others have."""
+        return pc.is_in(self.strings, value_set=others.strings).to_numpy(zero_copy_only=False)
 
     @cached_property
     def index(self) -> PatternIndex:
@@ -119,8 +126,12 @@ def needles_of_values(values: Mapping[str, pa.Array]) -> Needles:
         lengths = pc.binary_length(of_kind).to_numpy(zero_copy_only=False)
         too_short += int(((lengths > 0) & (lengths < MIN_BYTES)).sum())
         whole = of_kind.filter(pa.array((lengths >= MIN_BYTES) & (lengths <= HEAD_BYTES)))
-        pieces = [_pieces(value.as_py()) for value in of_kind.filter(pa.array(lengths > HEAD_BYTES))]
-        counts = np.append(np.ones(len(whole), np.int64), [len(each) for each in pieces]).astype(int)
+        pieces = [
+            _pieces(value.as_py()) for value in of_kind.filter(pa.array(lengths > HEAD_BYTES))
+        ]
+        counts = np.append(np.ones(len(whole), np.int64), [len(each) for each in pieces]).astype(
+            int
+        )
         numbers.append(np.repeat(np.arange(first, first + len(counts)), counts))
         kinds.append(np.full(int(counts.sum()), KINDS.index(kind), np.uint8))
         strings += [whole, pa.array(chain.from_iterable(pieces), pa.large_binary())]

@@ -10,6 +10,7 @@ from retention.core.display import Displayed
 from retention.core.json_object import JsonObject
 from retention.delta.features import refusal
 from retention.delta.snapshot import DeltaSnapshot
+from retention.erasure.record import ErasureRecord
 from retention.plan.estimate_ranges import Bounds
 from retention.stores.holds import Hold
 from retention.stores.pauses import Pause, pause_of
@@ -20,6 +21,7 @@ from retention.tables.bounded_files import (
     TableForecast,
     empty_estimate,
 )
+from retention.tables.erasures import erasures_of
 from retention.tables.holds import TableHoldRecords
 from retention.tables.opened import OpenedTable
 
@@ -53,6 +55,8 @@ class TableState(Displayed):
     """The pause that a person has placed on removals; None: there is none."""
     holds: tuple[Hold, ...] = ()
     """The legal holds in effect."""
+    erasures: tuple[ErasureRecord, ...] = ()
+    """The erasures with something left to do."""
 
     def behind_ns(self, as_of_ns: int) -> int:
         """The time by which the table is behind its limits at an instant, nanoseconds; 0: it is not."""
@@ -66,6 +70,8 @@ class TableState(Displayed):
             numbers["paused"] = paused.as_json()
         if holds := numbers.pop("holds"):
             numbers["holds"] = [hold.as_json() for hold in holds]
+        if erasures := numbers.pop("erasures"):
+            numbers["unfinished_erasures"] = [record.as_json() for record in erasures]
         return numbers | asdict(ahead) | {"forecast": [asdict(due) for due in ahead.forecast]}
 
 
@@ -103,6 +109,7 @@ def state_of_table(table: OpenedTable, as_of_ns: int) -> TableState:
         TableForecast() if bounded is None else bounded.forecast(as_of_ns),
         pause_of(table.warehouse, table.home, table.name),
         TableHoldRecords(table).in_effect(),
+        tuple(erasures_of(table).unfinished()),
     )
 
 

@@ -65,6 +65,7 @@ HELP: Mapping[str, str] = {
     "retention_table_removed_bytes_total": "Bytes of the whole files that runs removed.",
     "retention_table_reclaimed_bytes_total": "Bytes of removed files that reclaims deleted.",
     "retention_table_holds": "The legal holds in effect on the table.",
+    "retention_table_unfinished_erasures": "Erasures of rows of the table with something left to do.",
     "retention_table_paused": "Whether a person has paused removals from the table (1) or not (0).",
     "retention_table_verified_timestamp_seconds": "When the last verification of the table ended, Unix time.",
     "retention_table_verify_findings": "Findings of the last verification, by state: damaged, unverified.",
@@ -230,6 +231,7 @@ def _of_table(measures: TableMeasures) -> Iterator[tuple[str, str, float]]:
         yield "lag_seconds", "", measures.lag_seconds
     yield "paused", "", measures.is_paused
     yield "holds", "", measures.holds
+    yield "unfinished_erasures", "", measures.unfinished_erasures
     for name in ("rows", "bytes", "files"):
         yield name, "", getattr(measures, name)
     yield from _of_verification(measures.verified)

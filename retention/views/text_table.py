@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from retention.core.units import format_size
 from retention.core.wording import counted
 from retention.plan.estimate_ranges import Bounds
+from retention.views.text_erase import unfinished_clause
 from retention.views.text_guards import guards_text, passed_guards_text
 from retention.views.text_hold import expired_text, holds_clause, kept_text
 from retention.views.text_pause import pause_clause
@@ -101,9 +102,9 @@ def _due_rows(due: TableDue) -> str:
 
 
 def table_lag_text(state: TableState) -> str:
-    """The clause for a pause of its removals, and for its lag behind its limits, as far as its log tells."""
+    """The clauses for a pause of its removals, its lag as far as its log tells, its holds, and unfinished erasures."""
     paused = "" if state.paused is None else f"{pause_clause(state.paused)}: "
-    return f"{paused}{_lag_clause(state)}{holds_clause(state.holds)}"
+    return f"{paused}{_lag_clause(state)}{holds_clause(state.holds)}{unfinished_clause(state.erasures)}"
 
 
 def _lag_clause(state: TableState) -> str:

@@ -178,6 +178,26 @@ def test_what_comes_after_the_request_stays(tmp_path: Path, store: str) -> None:
     assert world.subjects().count(EVE) == 1
 
 
+def test_what_stays_is_read_once_for_each_version_of_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, "delta")
+    world.publish(2)
+    note = tmp_path / "note.txt"
+    note.write_text(EVE)
+    report = world.stream.erase(EVE, reason="request 7").apply()
+    with monkeypatch.context() as patch:
+        patch.setattr(erasure_run, "_survivors", lambda *_: 1 // 0)
+        [again] = world.stream.resume_erasures()
+        assert again.record.traces == report.record.traces
+        world.publish(1)
+        with pytest.raises(ZeroDivisionError):
+            world.stream.resume_erasures()
+    note.unlink()
+    [report] = world.stream.resume_erasures()
+    assert report.is_done, report
+
+
 def test_an_unfinished_erasure_is_finished_by_any_run(tmp_path: Path) -> None:
     world = World(tmp_path, "parquet")
     world.publish(2)
