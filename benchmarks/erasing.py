@@ -27,7 +27,7 @@ from benchmarks.meter import Watch, measure, peak_mebibytes
 from benchmarks.tasks import STREAM, Size
 from retention import open_warehouse
 
-PREFIX = "orders.customer-"
+NAME = "orders.customer-{:08}"
 REASON = "request 4711 of a customer"
 KEY = "subject"
 TABLE = "orders"
@@ -74,7 +74,7 @@ def _row(way: str, place: Path, subjects: int) -> str:
 
 
 def _measured(work: Callable[[Path, list[str]], None], place: Path, count: int) -> dict[str, float]:
-    subjects = [f"{PREFIX}{number}" for number in range(count)]
+    subjects = [NAME.format(number) for number in range(count)]
     os.sync()
     idle = peak_mebibytes(Path("/proc/self"))
     with Watch() as watch:
@@ -83,7 +83,7 @@ def _measured(work: Callable[[Path, list[str]], None], place: Path, count: int) 
 
 
 def _make_stream(place: Path, size: Size, table_format: str) -> None:
-    make_table(place, size, size.subjects, f"format: {table_format}", prefix=PREFIX)
+    make_table(place, size, size.subjects, f"format: {table_format}", name=NAME)
 
 
 def _make_table(place: Path, size: Size) -> None:

@@ -185,9 +185,11 @@ def _values_of(rows: pa.Table) -> Iterator[tuple[str, pa.Array]]:
 
 
 def _columns_of(rows: pa.Table) -> Iterator[pa.LargeBinaryArray]:
-    """Every column of text or bytes."""
+    """Every column of text, which often repeats, once for each value, and every one of bytes."""
     for column in rows.columns:
-        if pa.types.is_binary(column.type) or pa.types.is_string(column.type):
+        if pa.types.is_string(column.type):
+            yield pc.unique(column).drop_null().cast(pa.large_binary())
+        elif pa.types.is_binary(column.type):
             for values in column.chunks:
                 yield values.cast(pa.large_binary())
 

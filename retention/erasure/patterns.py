@@ -1,4 +1,4 @@
-"""The search for millions of byte strings at once, by sampled windows that a table of hashes admits."""
+"""The search for millions of byte strings at once: sampled windows admit places, hashes of 12 bytes name patterns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_STRIDE = MIN_BYTES - WINDOW + 1
 """The widest sampling at which the shortest pattern still contains a whole sampled window."""
 _OWNER_BITS = 26
 _OWNER = np.uint64((1 << _OWNER_BITS) - 1)
-"""The low bits of an entry of the index: which window of which pattern it is; the others are its hash."""
+"""The low bits of an entry of the index: which pattern it is; the others are the hash of its rarest bytes."""
 _KEY = ~_OWNER
 MAX_WINDOWS = 1 << 26
 """The windows that the index should hold at most; with more patterns, fewer of each are indexed, and more of the text
@@ -60,11 +60,14 @@ class PatternIndex:
         self.longest = 0
         most = max(len(strings) * len(forms), 1)
         self._stride = max(1, min(_MAX_STRIDE, MAX_WINDOWS // most))
-        parts = [_no_columns(self._stride), *self._encoded()]
-        *columns, windows = (np.concatenate(column) for column in zip(*parts, strict=True))
+        self._windows, self._rare = _Table(most * self._stride), _Table(most)
+        parts = [_no_columns(), *self._encoded()]
+        *columns, cores = (np.concatenate(column) for column in zip(*parts, strict=True))
         self._string, self._form, self._length, self._core, self._head, self._tail = columns
         del parts
-        self._index(windows.ravel())
+        self._cores = cores & _KEY
+        self._cores |= np.arange(len(cores), dtype=np.uint64)
+        self._cores.sort()
         self._pattern = lru_cache(1 << 14)(self._encode)
 
     @property
@@ -111,45 +114,28 @@ class PatternIndex:
                     self.longest = max(self.longest, int(patterns.lengths.max()))
                     owners = places.astype(np.uint32) + np.uint32(begin)
                     numbers = np.full(len(places), number, np.uint8)
-                    yield owners, numbers, *_columns(patterns, self._stride)
-
-    def _index(self, hashes: np.ndarray) -> None:
-        """Sort the windows with their owners, and set the two bits of each in the table that admits candidates."""
-        keys = hashes & _KEY
-        self._bits = min(_MAX_BITS, max(_MIN_BITS, int(16 * len(keys)).bit_length()))
-        self._admitted = np.zeros(1 << self._bits >> 3, np.uint8)
-        for begin in range(0, len(keys), _EXPANDED):
-            for part in (
-                keys[begin : begin + _EXPANDED],
-                _rehashed(keys[begin : begin + _EXPANDED]),
-            ):
-                slots = part >> np.uint64(64 - self._bits)
-                np.bitwise_or.at(self._admitted, slots >> np.uint64(3), _bit(slots))
-        self._windows = keys
-        self._windows |= np.arange(len(keys), dtype=np.uint64)
-        self._windows.sort()
-
-    def _admits(self, hashes: np.ndarray) -> np.ndarray:
-        slots = hashes >> np.uint64(64 - self._bits)
-        return np.flatnonzero(self._admitted[slots >> np.uint64(3)] & _bit(slots))
+                    *columns, cores, windows = _columns(patterns, self._stride)
+                    self._windows.add(windows)
+                    self._rare.add(cores)
+                    yield owners, numbers, *columns, cores
 
     def _candidates(
         self, block: np.ndarray, begin: int, data: np.ndarray, is_done: np.ndarray
     ) -> Iterator[tuple[int, int]]:
-        """Patterns and offsets in `data` where a sampled window, the head and the tail agree."""
-        hashes = _hashes(block, self._stride)
-        places = self._admits(hashes)
-        places = places[self._admits(_rehashed(hashes[places] & _KEY))]
-        keys = hashes[places] & _KEY
-        first = np.searchsorted(self._windows, keys)
-        counts = np.searchsorted(self._windows, keys | _OWNER, "right") - first
+        """Patterns and offsets in `data` where the rarest bytes, the head and the tail agree."""
+        places = self._windows.admits(_hashes(block, self._stride))
+        starts = begin + places[:, None] * self._stride - np.arange(self._stride)
+        starts = starts[(starts >= 0) & (starts + MIN_BYTES <= len(data))]
+        cores = _mixed(data, starts)
+        near = self._rare.admits(cores)
+        starts, keys = starts[near], cores[near] & _KEY
+        first = np.searchsorted(self._cores, keys)
+        counts = np.searchsorted(self._cores, keys | _OWNER, "right") - first
         for chosen in _split(counts):
             count = counts[chosen]
             rows = np.repeat(first[chosen] - np.cumsum(count) + count, count)
-            owner = (self._windows[rows + np.arange(len(rows))] & _OWNER).astype(np.int64)
-            pattern, shift = np.divmod(owner, self._stride)
-            at = np.repeat(begin + places[chosen].astype(np.int64) * self._stride, count) - shift
-            offset = at - self._core[pattern]
+            pattern = (self._cores[rows + np.arange(len(rows))] & _OWNER).astype(np.int64)
+            offset = np.repeat(starts[chosen], count) - self._core[pattern]
             last = offset + self._length[pattern] - MIN_BYTES
             inside = (offset >= 0) & (last + MIN_BYTES <= len(data)) & ~is_done[pattern]
             pattern, offset, last = pattern[inside], offset[inside], last[inside]
@@ -175,22 +161,47 @@ def _batches(strings: pa.LargeBinaryArray) -> Iterator[tuple[int, pa.LargeBinary
         begin = end
 
 
-def _no_columns(stride: int) -> tuple[np.ndarray, ...]:
-    """The columns of no patterns: string, form, length, core, checks of head and tail, hashed windows."""
-    types = (np.uint32, np.uint8, np.uint32, np.uint32, np.uint32, np.uint32)
-    return *(np.zeros(0, each) for each in types), np.zeros((0, stride), np.uint64)
+class _Table:
+    """A table of bits that admits all hashes of a set, and few others: two bits of each hash are set."""
+
+    def __init__(self, size: int) -> None:
+        """Make the table for a number of hashes."""
+        self._bits = min(_MAX_BITS, max(_MIN_BITS, int(16 * size).bit_length()))
+        self._set = np.zeros(1 << self._bits >> 3, np.uint8)
+
+    def add(self, hashes: np.ndarray) -> None:
+        """Add hashes to the set."""
+        for part in (hashes, _rehashed(hashes)):
+            slots = part >> np.uint64(64 - self._bits)
+            np.bitwise_or.at(self._set, slots >> np.uint64(3), _bit(slots))
+
+    def admits(self, hashes: np.ndarray) -> np.ndarray:
+        """The places of the hashes that may be in the set."""
+        places = self._having(hashes)
+        return places[self._having(_rehashed(hashes[places]))]
+
+    def _having(self, hashes: np.ndarray) -> np.ndarray:
+        slots = hashes >> np.uint64(64 - self._bits)
+        return np.flatnonzero(self._set[slots >> np.uint64(3)] & _bit(slots))
+
+
+def _no_columns() -> tuple[np.ndarray, ...]:
+    """The columns of no patterns: string, form, length, core, checks of head and tail, hashes of the rarest bytes."""
+    types = (np.uint32, np.uint8, np.uint32, np.uint32, np.uint32, np.uint32, np.uint64)
+    return tuple(np.zeros(0, each) for each in types)
 
 
 def _columns(patterns: Strings, stride: int) -> tuple[np.ndarray, ...]:
-    """Length, place of the rarest 12 bytes, checks of head and tail, and the hashed windows of each pattern."""
+    """Length, place of the rarest 12 bytes, checks of head and tail, hash of the rarest, and windows of patterns."""
     lengths, begins = patterns.lengths, patterns.begins
     data = np.append(patterns.content, np.zeros(WINDOW, np.uint8))
     hashes = _hashes(data, 1)
     cores = _rarest(hashes, begins, lengths)
-    windows = hashes[(begins + cores)[:, None] + np.arange(stride)]
+    windows = hashes[(begins + cores)[:, None] + np.arange(stride)].ravel()
     tails = begins + lengths - MIN_BYTES
     checks = _check(data, begins), _check(data, tails)
-    return lengths.astype(np.uint32), cores.astype(np.uint32), *checks, windows
+    numbers = lengths.astype(np.uint32), cores.astype(np.uint32)
+    return *numbers, *checks, _mixed(data, begins + cores), windows
 
 
 def _rarest(hashes: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -220,9 +231,13 @@ def _words(data: np.ndarray, stride: int) -> np.ndarray:
 
 def _check(data: np.ndarray, places: np.ndarray) -> np.ndarray:
     """A 32-bit hash of the 12 bytes at each place."""
+    return (_mixed(data, places) >> np.uint64(32)).astype(np.uint32)
+
+
+def _mixed(data: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """A hash of the 12 bytes at each place."""
     words = _words(data, 1)
-    mixed = words[places] * _FIRST ^ words[places + MIN_BYTES - WINDOW] * _SECOND
-    return (mixed >> np.uint64(32)).astype(np.uint32)
+    return words[places] * _FIRST ^ words[places + MIN_BYTES - WINDOW] * _SECOND
 
 
 def _rehashed(hashes: np.ndarray) -> np.ndarray:

@@ -283,7 +283,7 @@ def test_a_removal_that_is_left_out_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = lived_in(tmp_path, "delta")
-    monkeypatch.setattr(erasure_run, "_removed", lambda _opened, _request, record, _engines: record)
+    monkeypatch.setattr(erasure_run, "_removed", lambda _opened, _request, record, *_: record)
     with pytest.raises(VerificationError, match="the table still has"):
         world.stream.erase(EVE, reason="request 7").apply()
     monkeypatch.undo()
