@@ -100,13 +100,12 @@ def erase_now(opened: OpenedStream, wanted: ErasureRequest, engines: Engines) ->
     _check_table(opened)
     with removing(opened):
         settle_interrupted(opened, history_of(opened.warehouse, opened.name))
-        unfinished = [each for each in _repeated(opened, wanted.messages) if not each.is_done]
-        if unfinished:
-            return finish_erasure(opened, unfinished[0], engines)
+        same = [each for each in _repeated(opened, wanted.messages) if not each.is_done]
+        reports = {each.id: finish_erasure(opened, each, engines) for each in same}
         record, survey = _begun(opened, wanted, engines)
         if record.is_done:
             return report_of(opened, record)
-        return finish_erasure(opened, record, engines, survey)
+        return reports.get(record.id) or finish_erasure(opened, record, engines, survey)
 
 
 @on_stream
@@ -141,7 +140,7 @@ def _repeated(opened: OpenedStream, messages: ErasedMessages) -> list[ErasureRec
 def _begun(
     opened: OpenedStream, wanted: ErasureRequest, engines: Engines
 ) -> tuple[ErasureRecord, ErasureSurvey]:
-    """The record of a new erasure, with its request and needles, or that of one that left nothing to do; the survey."""
+    """The record of a new erasure, or the last of the same request if it took all; and the survey."""
     now_ns = opened.clock()
     erasure, keyed = new_id(now_ns), keyed_hash_of(opened.warehouse)
     below = locate(opened).next_seq if opened.store.exists() else NEVER

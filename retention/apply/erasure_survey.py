@@ -52,9 +52,10 @@ class ErasureSurvey:
 
     @cached_property
     def locations(self) -> list[str]:
-        """The locations of all files with erased messages, live ones first."""
+        """The locations of all files with readable erased messages, live ones first."""
         changed = self.opened.store.data_files(self.planned.plan.actions.files)
-        return [*(file.location for file in changed), *(copy.location for copy in self.copies)]
+        readable = (copy.location for copy in self.copies if copy.rows)
+        return [*(file.location for file in changed), *readable]
 
     def rows(self) -> Iterator[pa.Table]:
         """The erased messages, in all files, in batches."""

@@ -27,7 +27,8 @@ def check_pins(plan: Plan, snapshot: Snapshot) -> None:
             f"{plan.header.stream}: was purged or dropped since this plan was made; "
             "nothing was changed; plan again"
         )
-    if not plan.is_empty and plan.pins.holds != snapshot.counters.holds:
+    depends_on_holds = not plan.is_empty or plan.kept_by_holds
+    if depends_on_holds and plan.pins.holds != snapshot.counters.holds:
         raise StalePlanError(
             f"{plan.header.stream}: a legal hold was placed or released since this plan was made; nothing was changed; "
             "plan again"

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 DELIVERED, ACK, NAK, PROGRESS, TERM, NEXT, UNKNOWN = range(7)
-VERBS = pa.array(["delivered", "ack", "nak", "progress", "term", "next", "unknown"])
+VERBS = ("delivered", "ack", "nak", "progress", "term", "next", "unknown")
 """Verb of a row of an ack log, in the order of the codes above; `unknown` has no effect, as on the server."""
 SETTLING = (ACK, TERM, NEXT)
 

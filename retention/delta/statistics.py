@@ -25,7 +25,7 @@ _SLICE = 1 << 14
 _TOO_LARGE = 1 << 63
 _DATE = r"\d{4}-\d\d-\d\d"
 _TIME = _DATE + r"[T ]\d\d:\d\d:\d\d(\.\d{1,6})?"
-_NULL_PARTITIONS = pa.array(["", "__HIVE_DEFAULT_PARTITION__"])
+_NULL_PARTITIONS = ("", "__HIVE_DEFAULT_PARTITION__")
 
 
 class _Kind(NamedTuple):
@@ -80,7 +80,7 @@ def bounds(snapshot: DeltaSnapshot, path: Sequence[str], kind: str) -> ColumnBou
         low, high = _widened(logged.min, logged.max, kind)
         return ColumnBounds(low, high, logged.null_count, rows)
     texts = pc.map_lookup(live["partition_values"], path[0], "first").combine_chunks()
-    is_null = pc.or_kleene(pc.is_null(texts), pc.is_in(texts, value_set=_NULL_PARTITIONS))
+    is_null = pc.or_kleene(pc.is_null(texts), pc.is_in(texts, value_set=pa.array(_NULL_PARTITIONS)))
     values = _from_text(pc.if_else(is_null, None, texts), kind)
     low, high = _widened(values, values, kind)
     return ColumnBounds(low, high, pc.if_else(is_null, rows, 0), rows)

@@ -15,7 +15,7 @@ from retention.core.plain_strings import without_views
 from retention.core.vector_paths import data_path, stored_files
 from retention.rules.erase import ErasedMessages
 from retention.schemas.messages import FILE_COLUMNS
-from retention.storage import files
+from retention.storage import files, local
 from retention.storage.parallel import in_threads
 from retention.stores.holds import Hold
 from retention.stores.layout import is_ours
@@ -156,11 +156,11 @@ def _existing(opened: OpenedStream, paths: Iterable[str]) -> set[str]:
 
 
 def _data_files(opened: OpenedStream) -> list[str]:
-    """The Parquet files below a stream's directory that may have rows of messages."""
+    """The Parquet files below a stream's directory that may have rows of messages, also under temporary names."""
     paths = [
         files.join("messages", path)
         for path in files.walk(opened.layout.messages)
-        if path.endswith(".parquet")
+        if _final_path(path).endswith(".parquet")
     ]
     engine = opened.layout.engine_path()
     for directory in files.directories(engine):
@@ -169,9 +169,15 @@ def _data_files(opened: OpenedStream) -> list[str]:
             paths += (
                 files.join("_retention", directory, path)
                 for path in files.walk(inside)
-                if path.endswith(".parquet")
+                if _final_path(path).endswith(".parquet")
             )
     return sorted(paths)
+
+
+def _final_path(path: str) -> str:
+    """The path that a file has once it is written: its own, unless a killed writer left it under a temporary name."""
+    directory, slash, name = path.rpartition("/")
+    return directory + slash + (local.target_of(name) or name)
 
 
 def _examined(
@@ -187,7 +193,8 @@ def _examined(
         return None
     except (OSError, pa.ArrowException, KeyError):
         # A writer was killed: nothing reads what it left, and what it has cannot be told.
-        is_torn = path.startswith(("_retention/staging/", "messages/")) and is_ours(path)
+        in_place = path.startswith(("_retention/staging/", "messages/"))
+        is_torn = in_place and is_ours(_final_path(path))
         return DeadCopy(location, path, files.length(location) or 0, 0) if is_torn else None
     if not taken:
         return None

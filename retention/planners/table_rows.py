@@ -38,7 +38,6 @@ VALUE_BYTES = 16
 """The approximate bytes of one narrow value."""
 TICKS = ("time", "expires_at")
 _AFTER_KEYS = COUNTED[1:]
-_NONE = DEAD_ROWS.empty_table()
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 """An odd number by which to multiply; neighbouring keys get distant buckets."""
 
@@ -105,7 +104,7 @@ class _Part:
     def joined(cls, parts: Sequence[_Part]) -> _Part:
         """The rows of several parts, in their order."""
         return cls(
-            pa.concat_tables([part.rows for part in parts] or [_NONE]),
+            pa.concat_tables([part.rows for part in parts] or [DEAD_ROWS.empty_table()]),
             sum((part.notes for part in parts), RowNotes()),
             sum((part.read for part in parts), ReadCount()),
         )

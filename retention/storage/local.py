@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -12,6 +13,8 @@ from typing import BinaryIO
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import as_storage_errors
 from retention.storage.fsync import sync_directories, sync_directory
+
+_TEMPORARY = re.compile(r"\.(?P<target>.+)\.[0-9a-f]{32}\.tmp")
 
 
 @contextmanager
@@ -82,6 +85,12 @@ def link(location: str, name: str) -> None:
     make_directory(name.rpartition("/")[0])
     with as_storage_errors(name):
         os.link(location, name)
+
+
+def target_of(name: str) -> str | None:
+    """The final name of a temporary file that a killed writer may have left; None: the name is no such file's."""
+    named = _TEMPORARY.fullmatch(name)
+    return None if named is None else named["target"]
 
 
 def make_directory(directory: str) -> None:

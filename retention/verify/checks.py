@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.apply.replay import missing_records
@@ -17,9 +16,8 @@ from retention.consumers.state import contradictions
 from retention.context.context import OpenedStream
 from retention.context.holds import holds_in_effect
 from retention.context.run_files import RANGES
-from retention.core.inventory import NO_RANGES, Counters
+from retention.core.inventory import Counters
 from retention.core.run_names import parse_run_name
-from retention.core.seq_ranges import union_of_ranges
 from retention.core.spoken_commands import command
 from retention.core.units import INT64_MAX
 from retention.core.wording import counted
@@ -30,8 +28,6 @@ from retention.history.record import RunRecord
 from retention.history.runs import History, history_of
 from retention.inspect.chain import chain_of
 from retention.inspect.taken import Taken
-from retention.plan.run_ranges import sequences_of
-from retention.schemas.runs import RUN_RANGES
 from retention.stores.checks import inventory
 from retention.stores.checks.duplicates import segments_to_read
 from retention.stores.consumer_table import ConsumerTable
@@ -40,6 +36,7 @@ from retention.stores.offset_table import OffsetTable
 from retention.stores.pauses import PauseRecords
 from retention.stores.table_format import Inspection
 from retention.verify.finding import Check, Damage, ledger_damages
+from retention.verify.removed import removed_sequences
 
 RESTORE_RECORD = "restore it from a copy of the warehouse"
 
@@ -98,47 +95,29 @@ class StreamToVerify:
             for record in self.outcomes
             if isinstance(record, Undone | TableUndone) and record.may_count
         }
-        standing = []
-        for record in self.outcomes:
-            if isinstance(record, RestoredRun | SequencesRepaired) and record.may_count:
-                break
-            of_epoch = record.epoch == self.table.counters.epoch and not record.purges
-            if record.is_done and of_epoch and record.run not in undone:
-                standing.append(record)
-        return standing
+        return [
+            record
+            for record in self.outcomes
+            if record.is_done and record.run > self.renewal and record.run not in undone
+            if record.epoch == self.table.counters.epoch and not record.purges
+        ]
+
+    @cached_property
+    def renewal(self) -> str:
+        """The last restore from an archive or repair of sequences; empty: there was none."""
+        return next(
+            (
+                record.run
+                for record in self.outcomes
+                if isinstance(record, RestoredRun | SequencesRepaired) and record.may_count
+            ),
+            "",
+        )
 
     @cached_property
     def removed(self) -> dict[int, np.ndarray]:
-        """Partition → the sequences that no live file may have, because runs removed them; ranges, shape (n, 2).
-
-        Only ranges without gaps count: of others, a file split by deadline may have had the rest.
-        """
-        removed: dict[int, np.ndarray] = {}
-        for record in self.standing:
-            taken = self.taken.of_run(record.run) if record.removed_messages else None
-            if taken is None or not taken.is_exact:
-                continue
-            for rows in taken.tables():
-                dense = _without_gaps(rows.select(RUN_RANGES.names))
-                for partition in dense["partition"].unique().to_pylist():
-                    inside = dense.filter(pc.equal(dense["partition"], partition))
-                    ranges = sequences_of(inside)
-                    ordered = ranges[np.argsort(ranges[:, 0], kind="stable")]
-                    known = removed.get(partition, NO_RANGES)
-                    removed[partition] = union_of_ranges(known, ordered)
-        return removed
-
-
-def _without_gaps(rows: pa.Table) -> pa.Table:
-    """The ranges with a message at each sequence, exceptions aside."""
-    excepted = [
-        sum(last - first + 1 for first, last in zip(firsts, lasts, strict=True))
-        for firsts, lasts in zip(
-            rows["except_firsts"].to_pylist(), rows["except_lasts"].to_pylist(), strict=True
-        )
-    ]
-    width = rows["last_seq"].to_numpy() - rows["first_seq"].to_numpy() + 1 - np.array(excepted, int)
-    return rows.filter(pa.array(rows["messages"].to_numpy() == width))
+        """Partition → the sequences that no live file may have, because runs removed them; ranges, shape (n, 2)."""
+        return removed_sequences(self.taken, self.standing, self.renewal)
 
 
 def check_log(stream: StreamToVerify) -> Iterator[Damage]:

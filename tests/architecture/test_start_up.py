@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+PACKAGE = Path(__file__).parents[2] / "retention"
+MAKERS = {"array", "chunked_array", "empty_table", "from_pydict", "from_pylist", "record_batch"}
+"""Calls for which Arrow looks for pandas."""
 
 HEAVY = ("pyspark", "py4j", "delta", "pyarrow", "deltalake", "pandas", "numpy", "matplotlib")
 REPORT = f"""
@@ -65,3 +72,23 @@ def test_tab_completion_loads_nothing_heavy() -> None:
     said, heavy = loaded_by(RUN_COMMAND, **asked)
     assert "apply" in said
     assert heavy == []
+
+
+def calls_at_import(tree: ast.AST) -> Iterator[ast.Call]:
+    """The calls that run when a module is imported."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Call):
+            yield node
+        if not isinstance(node, ast.FunctionDef | ast.Lambda):
+            yield from calls_at_import(node)
+
+
+def test_no_module_makes_arrow_arrays_when_it_is_imported() -> None:
+    made = [
+        f"{path.relative_to(PACKAGE)}:{call.lineno}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for call in calls_at_import(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call.func, ast.Attribute) and call.func.attr in MAKERS
+        if not ast.unparse(call.func).startswith("np.")
+    ]
+    assert made == [], "Arrow would load pandas, before a job can prevent it"

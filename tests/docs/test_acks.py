@@ -48,7 +48,7 @@ def test_the_bodies_mean_what_the_page_says() -> None:
     assert len(rows) == 11
     for row in rows:
         code = code_of(row["body"])
-        assert VERBS[code].as_py() == row["is"]
+        assert VERBS[code] == row["is"]
         assert row["does"] == ("settles" if code in SETTLING else "waits")
     assert code_of("delivered") == DELIVERED
 

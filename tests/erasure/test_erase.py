@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 import secrets
+import uuid
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -198,6 +199,22 @@ def test_what_stays_is_read_once_for_each_version_of_the_table(
     assert report.is_done, report
 
 
+@STORE
+def test_the_same_request_again_takes_what_came_since(tmp_path: Path, store: str) -> None:
+    world = World(tmp_path, store)
+    world.publish(2)
+    place = tmp_path / f"about {EVE}.txt"
+    place.write_text("payload-8c1e5a7733d0 1")
+    assert not world.stream.erase(EVE, reason="request 7").apply().is_done
+    world.publish(1)
+    again = world.stream.erase(EVE, reason="request 7").apply()
+    assert (again.removed_messages, again.is_done) == (1, False)
+    place.unlink()
+    assert [report.is_done for report in world.stream.resume_erasures()][-1:] == [True]
+    assert all(report.is_done for report in world.stream.erasures())
+    assert (world.subjects().count(EVE), world.left()) == (0, [])
+
+
 def test_an_unfinished_erasure_is_finished_by_any_run(tmp_path: Path) -> None:
     world = World(tmp_path, "parquet")
     world.publish(2)
@@ -312,6 +329,23 @@ def test_a_file_of_the_stream_that_cannot_be_decoded_keeps_it_unfinished(tmp_pat
     assert report.is_done
     assert report.as_json()["undecodable"] == []
     assert report.record.unread == []
+
+
+@STORE
+@pytest.mark.parametrize("rows", ["whole", "torn"])
+def test_a_file_that_a_killed_writer_left_is_deleted(tmp_path: Path, store: str, rows: str) -> None:
+    world = World(tmp_path, store)
+    world.publish(2)
+    [live, *_] = (tmp_path / "streams/ORDERS/messages").rglob("*.parquet")
+    content = live.read_bytes()
+    name = f".{uuid.uuid4().hex}.parquet.{uuid.uuid4().hex}.tmp"
+    left = tmp_path / "streams/ORDERS/_retention/staging" / live.parent.name / name
+    left.parent.mkdir(parents=True, exist_ok=True)
+    left.write_bytes(content if rows == "whole" else content[:-20])
+    report = world.stream.erase(EVE, reason="request 7").apply()
+    assert report.is_done
+    assert not left.exists()
+    assert world.left() == []
 
 
 def test_a_path_in_a_report_does_not_repeat_what_was_erased(tmp_path: Path) -> None:
@@ -434,6 +468,7 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
     place.write_text(place.read_text().replace("done", "gone"))
     with pytest.raises(DamagedError, match="record of an erasure"):
         world.stream.erasures()
+    assert world.stream.state().erasures == (), "a state reads unfinished ones only"
     place.unlink()
     assert world.stream.erase(EVE, reason="request 7").apply().is_done
 

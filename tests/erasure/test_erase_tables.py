@@ -335,8 +335,13 @@ def test_the_command_takes_keys_and_files_of_keys(tmp_path: Path) -> None:
     listed = invoke(["--config", str(tmp_path / "retention.yaml"), "erase", "--status"])
     assert "events" in listed.output
     assert "unfinished" in listed.output
+    state = invoke(["--config", str(tmp_path / "retention.yaml"), "state", "events"])
+    assert "1 unfinished erasure" in state.output
+    assert len(world.table.state().as_json()["unfinished_erasures"]) == 1
+    assert measure_table(world.table.opened, 0).unfinished_erasures == 1
     world.clean()
     world.table.apply()
+    assert world.table.state().erasures == ()
     assert [report.is_done for report in world.table.erasures()] == [True]
     assert invoke([*arguments, "--resume"]).exit_code == 0
     for wrong in (["--seq", "1"], ["--key", "nobody=1"], []):

@@ -15,7 +15,6 @@ from retention.formats.iggy.messages import MessageColumns
 from retention.formats.iggy.rows import END_OF_OFFSETS, ROWS
 from retention.formats.iggy.source import WINDOW_BYTES, OpenLog, opened
 
-_NO_ROWS = pa.RecordBatch.from_pylist([], schema=ROWS)
 _PART_ROWS = 65_536
 _PART_BYTES = 16 << 20
 _AS_WELL = "it is damaged as well"
@@ -98,7 +97,7 @@ def _sound_part(
     counted = offsets[(fit | ~messages.sound) & (offsets < np.uint64(end))].astype(np.int64)
     holes = _holes(log, before, counted) if era.is_gapless else []
     kept = messages.only(fit) if problems else messages
-    batch = rows.rows(window, kept, log.partition, log.segment) if len(kept) else _NO_ROWS
+    batch = rows.rows(window, kept, log.partition, log.segment) if len(kept) else _no_rows()
     return SegmentSlice(batch, (*damages, *holes), max([before, *counted.tolist()]) + 1)
 
 
@@ -115,22 +114,22 @@ def _damaged_part(
     """The byte where the log continues after an invalid record, and the findings for the omitted records."""
     at, before = trouble.at, trouble.before
     if log.end is None and repair.is_zeros(source, at):
-        return log.size, SegmentSlice(_NO_ROWS, (), before + 1)
+        return log.size, SegmentSlice(_no_rows(), (), before + 1)
     end = END_OF_OFFSETS if log.end is None else log.end
     sound = repair.first_sound(source, era, at + 1, before + 1, end)
     if sound is None and log.end is None and trouble.problem == TORN:
-        return log.size, SegmentSlice(_NO_ROWS, (Tear(log.location, before + 1, at),), before + 1)
+        return log.size, SegmentSlice(_no_rows(), (Tear(log.location, before + 1, at),), before + 1)
     stop, high = (sound.at, sound.offset) if sound else (log.size, log.end)
     claimed = repair.offsets_between(source, era, at, stop)
     if claimed is None:
         last = before + 1 if high is None else high - 1
         damage = Damage(log.location, before + 1, trouble.problem, last)
-        return stop, SegmentSlice(_NO_ROWS, (damage,), last + 1)
+        return stop, SegmentSlice(_no_rows(), (damage,), last + 1)
     named = repair.names(claimed, before, high, first_is_next=era.is_gapless)
     reasons = [trouble.problem] + [_AS_WELL] * (len(claimed) - 1)
     damages = [Damage(log.location, *fields) for fields in zip(named, reasons, strict=True)]
     following = damages[-1].offset + 1 if high is None else high
-    return stop, SegmentSlice(_NO_ROWS, tuple(damages), following)
+    return stop, SegmentSlice(_no_rows(), tuple(damages), following)
 
 
 def _pooled(parts: Iterable[SegmentSlice], next_offset: int) -> Iterator[SegmentSlice]:
@@ -150,4 +149,10 @@ def _pooled(parts: Iterable[SegmentSlice], next_offset: int) -> Iterator[Segment
 def _joined(parts: list[SegmentSlice], next_offset: int) -> SegmentSlice:
     findings = tuple(finding for part in parts for finding in part.findings)
     batches = [part.rows for part in parts if part.rows.num_rows]
-    return SegmentSlice(pa.concat_batches(batches) if batches else _NO_ROWS, findings, next_offset)
+    return SegmentSlice(
+        pa.concat_batches(batches) if batches else _no_rows(), findings, next_offset
+    )
+
+
+def _no_rows() -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema=ROWS)

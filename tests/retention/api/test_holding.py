@@ -115,6 +115,21 @@ def test_a_hold_expires_on_record(tmp_path: Path) -> None:
     assert [each.end and each.end.kind for each in made.holds(ended=True)] == ["expired"]
 
 
+def test_a_removal_planned_under_a_hold_that_expires_first_is_planned_again(tmp_path: Path) -> None:
+    at = [NOW]
+    made = opened(tmp_path, ROLLED)
+    made.clock = lambda: at[0]
+    stream = made.stream("ORDERS")
+    stream.publish(lines(2))
+    hold = made.hold("ORDERS", reason="case 41", to_seq=1, until=NOW + DAY)
+    at[0] += 2 * DAY
+    planned = stream.delete(1)
+    assert planned.plan.kept_by_holds == {hold.id: 1}
+    with pytest.raises(StalePlanError, match="placed or released since"):
+        planned.apply()
+    assert stream.delete(1).apply().removed_messages == 1
+
+
 def test_holds_that_cannot_be_are_refused(warehouse: Warehouse, tmp_path: Path) -> None:
     for wrong in (
         {"reason": " "},

@@ -46,7 +46,7 @@ def test_a_table_has_pictures(tmp_path: Path) -> None:
     assert plan.plot().headline == "events: a pass removes 70 of 100 rows"
     table.undo(plan.apply().run)
     assert table.plot_history().headline == "events: 0 runs removed 0 rows (0 B); 1 more undone"
-    assert opened.plot().headline.startswith("1 stream (")
+    assert opened.plot().headline.startswith("1 table (")
 
 
 def test_a_table_that_is_not_listed_is_named(tmp_path: Path) -> None:

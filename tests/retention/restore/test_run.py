@@ -56,6 +56,16 @@ def directory(warehouse: Warehouse) -> Path:
     return inside
 
 
+def test_an_undo_of_a_run_before_the_restore_is_no_damage(warehouse: Warehouse) -> None:
+    gone(warehouse)
+    stream = warehouse.stream("ORDERS")
+    [first, *_] = [run["run"] for run in stream.history() if run["removed_messages"]]
+    stream.restore()
+    stream.delete(*range(1, 26)).apply()
+    warehouse.undo(first)
+    assert stream.verify().damages == ()
+
+
 def test_what_went_is_back_where_it_was(warehouse: Warehouse) -> None:
     before = gone(warehouse)
     counters = warehouse.stream("ORDERS").opened.store.snapshot().counters

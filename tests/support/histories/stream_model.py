@@ -108,6 +108,8 @@ class StreamModel:
     holds: HoldModel = field(default_factory=HoldModel)
     erased: list[Stored] = field(default_factory=list)
     """The messages of which no file may have a copy."""
+    erasures: set[str] = field(default_factory=set)
+    """The ids of all erasures."""
     log_since_ns: int = 0
     """The instant since which the log has every entry: an erasure deletes earlier ones of a Delta table."""
 

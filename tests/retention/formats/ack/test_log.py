@@ -48,7 +48,7 @@ def written(path: Path, lines: list[dict[str, Any]] | str) -> Path:
 def verbs_of(log: pa.Table) -> list[str]:
     acks, malformed = parse(*replies_and_bodies(log))
     assert malformed == []
-    return [VERBS[code].as_py() for code in acks["verb"].to_pylist()]
+    return [VERBS[code] for code in acks["verb"].to_pylist()]
 
 
 MEANT = ["delivered", "ack", "ack", "nak", "term"]
