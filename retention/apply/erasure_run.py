@@ -34,7 +34,7 @@ from retention.erasure.needle_file import NeedleFile
 from retention.erasure.needles import Needles, needles_of_rows
 from retention.erasure.own_records import ErasedNames, conceal_holds, erase_arguments
 from retention.erasure.proof import Proof
-from retention.erasure.record import DeletedFile, ErasureRecord, Erasures
+from retention.erasure.record import DeletedFile, ErasureRecord, Erasures, ListedErasures
 from retention.erasure.report import ErasureReport
 from retention.errors import (
     BusyError,
@@ -103,9 +103,9 @@ def begin_erasure(
     return record
 
 
-def finish_erasures(opened: OpenedStream) -> None:
+def finish_erasures(opened: OpenedStream, listed: ListedErasures) -> None:
     """Go on with unfinished erasures, under the maintenance lease; what prevents one is logged, and it stays so."""
-    for record in erasures_of(opened).unfinished():
+    for record in map(erasures_of(opened).read, listed.unfinished):
         if record.replayed:
             continue
         try:

@@ -13,7 +13,7 @@ from retention.core.json_object import JsonObject
 from retention.engines.select import Engines
 from retention.erasure.ledger import ErasureEntry, ErasureLedger
 from retention.erasure.needle_file import new_key
-from retention.erasure.record import ErasureRecord
+from retention.erasure.record import ErasureRecord, ListedErasures
 from retention.history.initiator import initiator
 from retention.rules.erase import Erase
 from retention.stores.ledger import check_ledger
@@ -47,10 +47,14 @@ def missing_erasures(opened: OpenedStream) -> list[str]:
     return sorted(ledger.ids().difference(erasures_of(opened).ids()))
 
 
-def replay_erasures(opened: OpenedStream) -> None:
+def replay_erasures(opened: OpenedStream, listed: ListedErasures) -> None:
     """Erase again what the ledger says was erased, under the maintenance lease, before anything else is removed.
 
     Erasures that the ledger lacks are written there.
+
+    Args:
+        opened: the stream.
+        listed: its erasures.
 
     Raises:
         RefusedError: a legal hold covers a message of one, or the place is not the warehouse's ledger.
@@ -62,9 +66,9 @@ def replay_erasures(opened: OpenedStream) -> None:
         return
     check_ledger(opened.ledger, opened.warehouse)
     erasures = erasures_of(opened)
-    here, there = set(erasures.ids()), ledger.ids()
+    here, there = set(listed.ids), ledger.ids()
     _note_earlier(opened, ledger, sorted(here - there))
-    missing = sorted(there - here)
+    missing, begun = sorted(there - here), list[str]()
     if missing:
         restore_holds(opened)
     with Engines() as engines:
@@ -79,7 +83,8 @@ def replay_erasures(opened: OpenedStream) -> None:
                 )
             else:
                 _begin(opened, ledger, entry, engines)
-        for record in erasures.unfinished():
+                begun.append(erasure)
+        for record in map(erasures.read, sorted([*listed.unfinished, *begun])):
             if record.replayed:
                 _finish(opened, record, engines)
 

@@ -129,6 +129,15 @@ class ErasureRecord(ErasureRequested):
 
 
 @dataclass(frozen=True)
+class ListedErasures:
+    """The ids of erasures, oldest first."""
+
+    ids: list[str]
+    unfinished: list[str]
+    """Those that have no report, or still have needles."""
+
+
+@dataclass(frozen=True)
 class Erasures:
     """The erasures of one stream or table, in its directory of the warehouse, `_retention/erasures/`."""
 
@@ -153,13 +162,19 @@ class Erasures:
         return map(self.read, self.unfinished_ids())
 
     def unfinished_ids(self) -> list[str]:
-        """The ids of the erasures that have no report, or still have needles, oldest first, by names of files alone."""
+        """The ids of the unfinished erasures, oldest first."""
+        return self.listed().unfinished
+
+    def listed(self) -> ListedErasures:
+        """The erasures by the names of their files, in one listing."""
         names = set(files.names(self._directory))
-        return [
+        ids = _ids(names)
+        unfinished = [
             erasure
-            for erasure in _ids(names)
+            for erasure in ids
             if erasure + _REPORT not in names or erasure + _NEEDLES in names
         ]
+        return ListedErasures(ids, unfinished)
 
     def read(self, erasure: str) -> ErasureRecord:
         """The record of one erasure.
@@ -226,7 +241,7 @@ class Erasures:
 
     def ids(self) -> list[str]:
         """The ids of all erasures, oldest first."""
-        return _ids(files.names(self._directory))
+        return self.listed().ids
 
     @property
     def _directory(self) -> str:

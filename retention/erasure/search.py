@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from retention.core.progress import with_progress
 from retention.erasure.encodings import FORMS, MAX_GROWTH, RAW, unescaped
@@ -17,6 +18,7 @@ from retention.erasure.readable import UndecodableError, View, views
 from retention.storage import files
 from retention.storage.parallel import in_threads
 
+_AT_HAND_BYTES = 16 << 20
 BYTES = "bytes"
 """The view of a file as it is stored."""
 
@@ -78,8 +80,8 @@ class _FileSearch:
         """Search the path of the file, then all its views."""
         self.search_text(path)
         try:
-            with files.reading(self.location) as source:
-                for view in views(source):
+            with files.reading(self.location) as opened:
+                for view in views(_at_hand(opened)):
                     length = self._search(view)
                     if view.name == BYTES:
                         self.bytes_raw += length
@@ -128,6 +130,11 @@ class _FileSearch:
         form = self.index.forms[match.form].name
         words = escapes if escapes and form == RAW.name else (*escapes, form)
         self.findings.add(Finding(self.location, kind, " ".join(words), view.name, offset))
+
+
+def _at_hand(source: pa.NativeFile) -> pa.NativeFile:
+    """The content of an open file, which several views read: in memory, unless it is long."""
+    return source if source.size() > _AT_HAND_BYTES else pa.BufferReader(source.read_buffer())
 
 
 def search(places: Sequence[str], needles: Needles, *, spared: Sequence[str] = ()) -> SearchResult:
