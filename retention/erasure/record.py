@@ -55,7 +55,7 @@ class DeletedFile(JsonDocument):
 
 
 class ErasureRequested(JsonDocument):
-    """What an erasure was asked for, without a text of it: the part that the ledger keeps as well."""
+    """The request of an erasure, without a text of it: the part of a record that the ledger keeps as well."""
 
     format: Literal[1] = 1
     id: Identifier
@@ -134,7 +134,7 @@ class ListedErasures:
 
     ids: list[str]
     unfinished: list[str]
-    """Those that have no report, or still have needles."""
+    """The ids of the unfinished ones: without a report, or still with needles."""
 
 
 @dataclass(frozen=True)
