@@ -51,7 +51,7 @@ class Proof:
             StorageError: a place cannot be read.
         """
         left = content.left if self.former or content.left_at == self.version else None
-        needles = left or self._needles(content)
+        needles = self._needles(content) if left is None else left
         record = self.forget(record, needles)
         if content.left is not None:
             result = self._searched(list(self._known(record)), needles)
