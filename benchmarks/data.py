@@ -23,14 +23,24 @@ SHORTEST, LONGEST = 80, 120
 _SEED = 20_250_101
 
 
-def make_table(warehouse: Path, size: Size, subjects: int) -> int:
-    """Write a warehouse with one stream, one file per segment; returns its bytes by the broker's accounting."""
+def make_table(
+    warehouse: Path, size: Size, subjects: int, *settings: str, name: str = "orders.{}"
+) -> int:
+    """Write a warehouse with one stream, one file per segment; returns its bytes by the broker's accounting.
+
+    Args:
+        warehouse: the directory to make.
+        size: the size of the table.
+        subjects: the number of subjects, of which each message has one at random.
+        settings: more settings of the stream, each as YAML.
+        name: the format of a subject's name, of its number.
+    """
     warehouse.mkdir(parents=True)
     span_ms = size.messages * STEP_NS // 1_000_000
     layout = f"segment_size: 1TiB, segment_span: {span_ms}ms"
-    write_config(warehouse, layout)
+    write_config(warehouse, ", ".join((layout, *settings)))
     stream = retention.open_warehouse(warehouse, engine="local").stream(STREAM)
-    return append_rows(stream.opened, _batches(size, subjects)).bytes
+    return append_rows(stream.opened, _batches(size, subjects, name)).bytes
 
 
 def write_config(warehouse: Path, settings: str) -> None:
@@ -104,9 +114,9 @@ def _copy(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _batches(size: Size, subjects: int) -> Iterator[pa.Table]:
+def _batches(size: Size, subjects: int, name: str) -> Iterator[pa.Table]:
     random = np.random.default_rng(_SEED)
-    names = pa.array([f"orders.{number}" for number in range(subjects)])
+    names = pa.array([name.format(number) for number in range(subjects)])
     for start in range(0, size.total, size.messages):
         numbers = np.arange(start, start + size.messages)
         drawn = pa.array(random.integers(0, subjects, size.messages))

@@ -17,7 +17,8 @@ from retention.core.json_object import JsonObject
 from retention.core.labels import on_stream
 from retention.engines.select import Engines
 from retention.erasure.keyed_hash import keyed_hash_of
-from retention.erasure.record import ErasureRecord, new_id
+from retention.erasure.needle_file import new_key
+from retention.erasure.record import ErasureRecord, check_reason, new_id
 from retention.erasure.report import ErasureReport
 from retention.errors import UsageError
 from retention.history.initiator import initiator
@@ -41,10 +42,7 @@ class ErasureRequest:
 
     def __post_init__(self) -> None:
         """Refuse a request without a reason."""
-        if not self.reason.strip():
-            raise UsageError(
-                "an erasure needs text as its reason, of which a keyed hash is kept; nothing was changed"
-            )
+        check_reason(self.reason)
 
 
 @dataclass(frozen=True)
@@ -113,10 +111,10 @@ def erase_now(opened: OpenedStream, wanted: ErasureRequest, engines: Engines) ->
         settle_interrupted(opened, history_of(opened.warehouse, opened.name))
         same = [each for each in _repeated(opened, wanted.messages) if not each.is_done]
         reports = {each.id: finish_erasure(opened, each, engines) for each in same}
-        record = _begun(opened, wanted, engines)
+        record, survey = _begun(opened, wanted, engines)
         if record.is_done:
             return report_of(opened, record)
-        return reports.get(record.id) or finish_erasure(opened, record, engines)
+        return reports.get(record.id) or finish_erasure(opened, record, engines, survey)
 
 
 @on_stream
@@ -135,16 +133,13 @@ def resume_erasures(
     """
     with removing(opened):
         begun = [
-            *(record.id for record in erasures_of(opened).unfinished()),
+            *erasures_of(opened).unfinished_ids(),
             *missing_erasures(opened),
         ]
         _note_gone(opened, archives_gone)
         settle_interrupted(opened, history_of(opened.warehouse, opened.name))
         now = (erasures_of(opened).read(erasure) for erasure in begun)
-        return [
-            report_of(opened, each) if each.is_done else finish_erasure(opened, each, engines)
-            for each in now
-        ]
+        return [finish_erasure(opened, each, engines) for each in now]
 
 
 def _note_gone(opened: OpenedStream, archives: Sequence[str]) -> None:
@@ -175,8 +170,10 @@ def _repeated(opened: OpenedStream, messages: ErasedMessages) -> list[ErasureRec
     return [record for record in records if record.request == digest]
 
 
-def _begun(opened: OpenedStream, wanted: ErasureRequest, engines: Engines) -> ErasureRecord:
-    """The record of a new erasure, with its request and needles; or the last of the same request if it took all."""
+def _begun(
+    opened: OpenedStream, wanted: ErasureRequest, engines: Engines
+) -> tuple[ErasureRecord, ErasureSurvey]:
+    """The record of a new erasure, or the last of the same request if it took all; and the survey."""
     now_ns = opened.clock()
     erasure, keyed = new_id(now_ns), keyed_hash_of(opened.warehouse)
     below = locate(opened).next_seq if opened.store.exists() else NEVER
@@ -184,7 +181,7 @@ def _begun(opened: OpenedStream, wanted: ErasureRequest, engines: Engines) -> Er
     survey = survey_erasure(opened, Erase(erasure, messages), engines)
     repeated = _repeated(opened, messages)
     if repeated and _plan_of(survey).is_empty:
-        return repeated[-1]
+        return repeated[-1], survey
     survey.refuse_missing()
     record = ErasureRecord(
         id=erasure,
@@ -197,10 +194,10 @@ def _begun(opened: OpenedStream, wanted: ErasureRequest, engines: Engines) -> Er
         reason=keyed.of(wanted.reason),
         named_subjects=len(messages.subjects),
         named_seqs=len(messages.seqs),
-        key=None,
+        key=new_key().hex(),
     )
     named: JsonObject = {"subjects": list(messages.subjects), "seqs": list(messages.seqs)}
-    return begin_erasure(opened, survey, record, named, wanted.reason)
+    return begin_erasure(opened, survey, record, named, wanted.reason), survey
 
 
 def _hash_of(opened: OpenedStream, messages: ErasedMessages) -> str:

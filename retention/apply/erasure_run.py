@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow.compute as pc
 
@@ -31,20 +32,14 @@ from retention.erasure.copies import (
     orphaned_digests,
     unused_vectors,
 )
-from retention.erasure.keyed_hash import keyed_hash_of
+from retention.erasure.keyed_hash import KeyedHash, keyed_hash_of
 from retention.erasure.ledger import ErasureLedger
-from retention.erasure.needle_file import (
-    NeedleFile,
-    new_key,
-    read_needles,
-    write_needles,
-)
+from retention.erasure.needle_file import NeedleFile
 from retention.erasure.needles import Needles, needles_of_rows
 from retention.erasure.own_records import ErasedNames, conceal_holds, erase_arguments
-from retention.erasure.proof import Proof, closed
-from retention.erasure.record import DeletedFile, ErasureRecord, Erasures
+from retention.erasure.proof import Proof
+from retention.erasure.record import DeletedFile, ErasureRecord, Erasures, ListedErasures
 from retention.erasure.report import ErasureReport
-from retention.erasure.search import SearchResult
 from retention.errors import (
     BusyError,
     ConflictError,
@@ -96,23 +91,23 @@ def begin_erasure(
     Args:
         opened: the stream.
         survey: the survey of the erasure.
-        record: its record, without a key and files.
+        record: its record, without files.
         request: the messages that it names, as `NeedleFile.request`.
         reason: in clear.
     """
-    erasures, key = erasures_of(opened), new_key()
+    erasures = erasures_of(opened)
     erasures.delete_unrecorded()
     request = {**request, "instants": _instants(survey)}
     content = NeedleFile(request, reason, needles_of_rows(survey.rows()))
-    write_needles(erasures.needles(record.id), key, content)
-    record = with_files(record.updated(key=key.hex()), survey)
+    erasures.write_needles(record, content)
+    record = with_files(record, survey)
     erasures.write(record)
     return record
 
 
-def finish_erasures(opened: OpenedStream) -> None:
+def finish_erasures(opened: OpenedStream, listed: ListedErasures) -> None:
     """Go on with unfinished erasures, under the maintenance lease; what prevents one is logged, and it stays so."""
-    for record in erasures_of(opened).unfinished():
+    for record in map(erasures_of(opened).read, listed.unfinished):
         if record.replayed:
             continue
         try:
@@ -122,8 +117,19 @@ def finish_erasures(opened: OpenedStream) -> None:
             _log.warning("%s: erasure %s stays unfinished: %s", opened.name, record.id, error)
 
 
-def finish_erasure(opened: OpenedStream, record: ErasureRecord, engines: Engines) -> ErasureReport:
+def finish_erasure(
+    opened: OpenedStream,
+    record: ErasureRecord,
+    engines: Engines,
+    survey: ErasureSurvey | None = None,
+) -> ErasureReport:
     """Carry out every step that is left of an erasure, under the maintenance lease.
+
+    Args:
+        opened: the stream.
+        record: the erasure.
+        engines: the engines that read rows.
+        survey: its survey, if it has just begun.
 
     Raises:
         RefusedError: a legal hold covers a message that would be lost.
@@ -131,10 +137,10 @@ def finish_erasure(opened: OpenedStream, record: ErasureRecord, engines: Engines
         DamagedError, VerificationError, StorageError: as the steps.
     """
     erasures = erasures_of(opened)
-    if erasures.report(record.id) is not None:
-        return report_of(opened, closed(erasures, record))
+    if erasures.has_report(record.id):
+        return report_of(opened, erasures.close(record))
     with labelled(step=f"erasure {record.id}"):
-        content = read_needles(erasures.needles(record.id), _key(record))
+        content = erasures.read_needles(record)
         named = content.request
         messages = ErasedMessages(
             tuple(named["subjects"]),
@@ -145,9 +151,8 @@ def finish_erasure(opened: OpenedStream, record: ErasureRecord, engines: Engines
         wanted = _Request(
             Erase(record.id, messages), tuple(map(_instant, named.get("instants", ())))
         )
-        survey: ErasureSurvey | None = None
         if has_table(opened):
-            record, survey = _removed(opened, wanted, record, engines)
+            record, survey = _removed(opened, wanted, record, engines, survey)
             _delete_copies(opened, messages)
             record, content = _erased_in_archives(opened, survey, record, content, engines)
         archives = ArchiveSurvey() if survey is None else survey.archives
@@ -166,12 +171,7 @@ def with_files(record: ErasureRecord, survey: ErasureSurvey) -> ErasureRecord:
     )
 
 
-def report_of(
-    opened: OpenedStream,
-    record: ErasureRecord,
-    needles: Needles | None = None,
-    searched: SearchResult | None = None,
-) -> ErasureReport:
+def report_of(opened: OpenedStream, record: ErasureRecord) -> ErasureReport:
     """The report of an erasure so far."""
     runs = [
         run
@@ -184,12 +184,6 @@ def report_of(
         max((run.run for run in runs), default=None),
         sum(run.removed_messages for run in runs if run.is_done),
         sum(run.removed_bytes for run in runs if run.is_done),
-        not_searched=0 if needles is None else needles.too_short,
-        shared=0 if needles is None else needles.shared,
-        searched_files=0 if searched is None else searched.files,
-        searched_bytes=0 if searched is None else searched.bytes_raw,
-        undecodable=() if searched is None else searched.undecodable,
-        vanished=() if searched is None else searched.vanished,
     )
 
 
@@ -215,12 +209,20 @@ def _instant(pair: Sequence[int]) -> tuple[int, int]:
 
 
 def _removed(
-    opened: OpenedStream, wanted: _Request, record: ErasureRecord, engines: Engines
+    opened: OpenedStream,
+    wanted: _Request,
+    record: ErasureRecord,
+    engines: Engines,
+    first: ErasureSurvey | None,
 ) -> tuple[ErasureRecord, ErasureSurvey]:
     """Remove the live messages: their ids first, while the rows still tell them."""
     history = history_of(opened.warehouse, opened.name)
     for _ in range(ATTEMPTS):
-        survey = survey_erasure(opened, wanted.request, engines, wanted.instants, record.without)
+        survey, first = (
+            first
+            or survey_erasure(opened, wanted.request, engines, wanted.instants, record.without),
+            None,
+        )
         known, record = record, with_files(record, survey)
         if record != known:
             erasures_of(opened).write(record)
@@ -312,8 +314,8 @@ def _erased_in_archives(
     # An archive that was out of reach has strings of its own.
     needles = content.needles.joined(needles_of_rows(rows))
     if len(needles) > len(content.needles):
-        content = replace(content, needles=needles)
-        write_needles(erasures.needles(record.id), _key(record), content)
+        content = replace(content, needles=needles, left=None, left_at=-1)
+        erasures.write_needles(record, content)
     known = {file.path: file for file in record.archived}
     known |= {
         copy.location: DeletedFile(path=copy.location, bytes=copy.bytes) for copy in archives.copies
@@ -350,16 +352,7 @@ def _proved(
     archives: ArchiveSurvey,
 ) -> ErasureReport:
     """Destroy what our own records say, search everything that is left, and end the erasure if nothing is found."""
-    needles = content.needles.without(survivors(opened, record, messages, archives))
-    names = ErasedNames(messages, frozenset(_texts(needles)))
-    erase_arguments(history_of(opened.warehouse, opened.name), names)
-    keyed = keyed_hash_of(opened.warehouse)
-    conceal_holds(HoldRecords(opened.root, opened.name), names, keyed)
-    if (ledger := holds_ledger(opened)) is not None:
-        conceal_holds(ledger.copies, names, keyed)
-    generation = opened.store.lifetime().generation
-    ConsumerTable(opened.root, generation).forget(names.are_in)
-    erasures = erasures_of(opened)
+    erasures, keyed = erasures_of(opened), keyed_hash_of(opened.warehouse)
     runs = files.join(opened.warehouse, "runs", path_name(opened.name))
     proof = Proof(
         erasures,
@@ -367,19 +360,31 @@ def _proved(
         places=(opened.warehouse, opened.layout.messages, *archives.directories),
         spared=(erasures.needles(record.id), *of_other_streams(opened), *archives.of_others),
         decodable=(opened.root, opened.layout.messages, runs, *archives.directories),
+        version=opened.store.snapshot().version if opened.store.exists() else -1,
+        survivors=partial(survivors, opened, record, messages, archives),
+        forget=partial(_forget_names, opened, messages, keyed),
     )
     record = erasures.with_beyond(record, beyond_reach(opened, archives))
-    record, searched = proof.searched(record, needles)
-    report = report_of(opened, record, needles, searched)
-    if not record.is_clean:
-        return report
-    done = replace(report, record=record.updated(state="done", key=None))
-    erasures.write_report(record.id, done.as_json())
-    return replace(done, record=closed(erasures, record))
+    record, needles, searched = proof.attempted(record, content)
+    return proof.concluded(report_of(opened, record).with_search(needles, searched))
 
 
-def _key(record: ErasureRecord) -> bytes:
-    return bytes.fromhex(record.key or "")
+def _forget_names(
+    opened: OpenedStream,
+    messages: ErasedMessages,
+    keyed: KeyedHash,
+    record: ErasureRecord,
+    needles: Needles,
+) -> ErasureRecord:
+    """Take strings of an erasure out of our own records."""
+    names = ErasedNames(messages, frozenset(_texts(needles)))
+    erase_arguments(history_of(opened.warehouse, opened.name), names)
+    conceal_holds(HoldRecords(opened.root, opened.name), names, keyed)
+    if (ledger := holds_ledger(opened)) is not None:
+        conceal_holds(ledger.copies, names, keyed)
+    generation = opened.store.lifetime().generation
+    ConsumerTable(opened.root, generation).forget(names.are_in)
+    return record
 
 
 def _texts(needles: Needles) -> Iterator[str]:

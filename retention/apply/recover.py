@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from retention.apply.erasure_run import finish_erasures
+from retention.apply.erasure_run import erasures_of, finish_erasures
 from retention.apply.replay import replay_erasures
 from retention.apply.undo_records import is_in_force
 from retention.context.context import OpenedStream, has_table
@@ -29,8 +29,9 @@ def settle_interrupted(opened: OpenedStream, history: History) -> None:
             continue
         outcome = _outcome(opened, begun)
         history.finish(outcome)
-    replay_erasures(opened)
-    finish_erasures(opened)
+    listed = erasures_of(opened).listed()
+    replay_erasures(opened, listed)
+    finish_erasures(opened, listed)
 
 
 def _settle_moves(opened: OpenedStream, history: History, begun: ForeignMoved) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from retention.apply.erasure_run import begin_erasure, erasures_of, finish_erasure, ledger_of
 from retention.apply.erasure_survey import survey_erasure
@@ -11,7 +12,8 @@ from retention.context.holds import holds_ledger, restore_holds
 from retention.core.json_object import JsonObject
 from retention.engines.select import Engines
 from retention.erasure.ledger import ErasureEntry, ErasureLedger
-from retention.erasure.record import ErasureRecord
+from retention.erasure.needle_file import new_key
+from retention.erasure.record import ErasureRecord, ListedErasures
 from retention.history.initiator import initiator
 from retention.rules.erase import Erase
 from retention.stores.ledger import check_ledger
@@ -45,10 +47,14 @@ def missing_erasures(opened: OpenedStream) -> list[str]:
     return sorted(ledger.ids().difference(erasures_of(opened).ids()))
 
 
-def replay_erasures(opened: OpenedStream) -> None:
+def replay_erasures(opened: OpenedStream, listed: ListedErasures) -> None:
     """Erase again what the ledger says was erased, under the maintenance lease, before anything else is removed.
 
     Erasures that the ledger lacks are written there.
+
+    Args:
+        opened: the stream.
+        listed: its erasures.
 
     Raises:
         RefusedError: a legal hold covers a message of one, or the place is not the warehouse's ledger.
@@ -59,8 +65,10 @@ def replay_erasures(opened: OpenedStream) -> None:
     if ledger is None or opened.ledger is None or not has_table(opened):
         return
     check_ledger(opened.ledger, opened.warehouse)
-    _note_earlier(opened, ledger)
-    missing = missing_erasures(opened)
+    erasures = erasures_of(opened)
+    here, there = set(listed.ids), ledger.ids()
+    _note_earlier(opened, ledger, sorted(here - there))
+    missing, begun = sorted(there - here), list[str]()
     if missing:
         restore_holds(opened)
     with Engines() as engines:
@@ -75,15 +83,16 @@ def replay_erasures(opened: OpenedStream) -> None:
                 )
             else:
                 _begin(opened, ledger, entry, engines)
-        for record in erasures_of(opened).unfinished():
+                begun.append(erasure)
+        for record in map(erasures.read, sorted([*listed.unfinished, *begun])):
             if record.replayed:
                 _finish(opened, record, engines)
 
 
-def _note_earlier(opened: OpenedStream, ledger: ErasureLedger) -> None:
-    """Write the erasures that were done before the ledger began."""
+def _note_earlier(opened: OpenedStream, ledger: ErasureLedger, lacking: Sequence[str]) -> None:
+    """Write the erasures that the ledger lacks, if they were done before it began."""
     erasures = erasures_of(opened)
-    for erasure in sorted(set(erasures.ids()) - ledger.ids()):
+    for erasure in lacking:
         record = erasures.read(erasure)
         if record.is_done:
             ledger.write_earlier(record)
@@ -102,17 +111,7 @@ def _begin(
     messages = ledger.messages(entry)
     survey = survey_erasure(opened, Erase(entry.id, messages), engines)
     record = ErasureRecord(
-        id=entry.id,
-        at_ns=entry.at_ns,
-        initiator=initiator(),
-        below=entry.below,
-        subjects=entry.subjects,
-        request=entry.request,
-        reason=entry.reason,
-        named_subjects=entry.named_subjects,
-        named_seqs=entry.named_seqs,
-        replayed=True,
-        key=None,
+        **entry.requested(), initiator=initiator(), replayed=True, key=new_key().hex()
     )
     named: JsonObject = {
         "subjects": [],

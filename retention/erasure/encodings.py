@@ -6,10 +6,13 @@ import base64
 import html
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from urllib.parse import unquote_to_bytes
+
+import numpy as np
+import pyarrow as pa
 
 MIN_BYTES = 12
 """The shortest string that is searched; shorter ones occur by chance."""
@@ -20,8 +23,55 @@ MAX_DEPTH = 2
 
 _FIRST_WHOLE_CHAR = (0, 2, 3)
 """By alignment: the first character of base64 that depends on the string alone."""
-_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+_URL_SAFE = dict(zip(b"+/", b"-_", strict=True))
+_UPPER = dict(zip(b"abcdef", b"ABCDEF", strict=True))
 _SHORT_ESCAPES = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
+
+
+@dataclass(frozen=True)
+class Strings:
+    """Strings of at least one byte each, one after another in one array."""
+
+    content: np.ndarray
+    lengths: np.ndarray
+
+    @classmethod
+    def of(cls, values: pa.LargeBinaryArray) -> Strings:
+        """The strings of an array without nulls."""
+        _, offsets, content = values.buffers()
+        ends = np.frombuffer(offsets, np.int64, len(values) + 1, values.offset * 8)
+        data = np.frombuffer(b"" if content is None else content, np.uint8)
+        return cls(data[ends[0] : ends[-1]], np.diff(ends))
+
+    @property
+    def begins(self) -> np.ndarray:
+        """The place of each string in the content."""
+        return np.cumsum(self.lengths) - self.lengths
+
+    def with_any(self, bytes_: bytes) -> np.ndarray:
+        """The places of the strings that have any of some bytes."""
+        is_one = np.zeros(256, np.int64)
+        is_one[list(bytes_)] = 1
+        return np.flatnonzero(np.add.reduceat(is_one[self.content], self.begins))
+
+    def take(self, chosen: np.ndarray) -> Strings:
+        """The strings at some places."""
+        return parts_of(self.content, self.begins[chosen], self.lengths[chosen])
+
+
+def parts_of(content: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> Strings:
+    """The strings that begin at some places of a content."""
+    return Strings(content[_places(begins, lengths)], lengths)
+
+
+def _places(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """The place of each byte of strings that begin at some places."""
+    ends = np.cumsum(lengths)
+    return np.repeat(begins - ends + lengths, lengths) + np.arange(ends[-1] if len(ends) else 0)
+
+
+Encoded = tuple[Strings, np.ndarray]
+"""Strings in a form, and the place of each before; those that look as in an earlier form are left out."""
 
 
 @dataclass(frozen=True)
@@ -29,33 +79,55 @@ class Form:
     """A way to write a string that leaves none of its bytes as they are."""
 
     name: str
-    encode: Callable[[bytes], bytes | None]
-    """The string in this form; None: it looks as in an earlier form."""
+    encode: Callable[[Strings], Encoded]
+    """Strings in this form, of which there is at least one."""
 
 
-def _base64(value: bytes, *, alignment: int, is_url: bool) -> bytes | None:
+def _raw(values: Strings) -> Encoded:
+    return values, np.arange(len(values.lengths))
+
+
+def _base64(values: Strings, *, alignment: int) -> Encoded:
     """The characters of base64 that depend on the string alone, `alignment` bytes after a group of three begins."""
-    encoded = base64.b64encode(bytes(alignment) + value)
-    inner = encoded[_FIRST_WHOLE_CHAR[alignment] : (alignment + len(value)) * 8 // 6]
-    return _changed(inner, inner.translate(_URL_SAFE)) if is_url else inner
+    groups = (values.lengths + alignment + 2) // 3
+    begins = np.cumsum(groups) - groups
+    padded = np.zeros(int(groups.sum()) * 3, np.uint8)
+    padded[_places(begins * 3 + alignment, values.lengths)] = values.content
+    encoded = np.frombuffer(base64.b64encode(padded.tobytes()), np.uint8)
+    first = _FIRST_WHOLE_CHAR[alignment]
+    lengths = (values.lengths + alignment) * 8 // 6 - first
+    return parts_of(encoded, begins * 4 + first, lengths), np.arange(len(lengths))
 
 
-def _upper_hex(value: bytes) -> bytes | None:
-    lower = value.hex().encode()
-    return _changed(lower, lower.upper())
+def _base64_url(values: Strings, *, alignment: int) -> Encoded:
+    return _changed(_base64(values, alignment=alignment)[0], _URL_SAFE)
 
 
-def _changed(before: bytes, after: bytes) -> bytes | None:
-    return None if after == before else after
+def _hex(values: Strings) -> Encoded:
+    digits = np.frombuffer(values.content.tobytes().hex().encode(), np.uint8)
+    return Strings(digits, values.lengths * 2), np.arange(len(values.lengths))
 
 
-RAW = Form("raw", lambda value: value)
+def _upper_hex(values: Strings) -> Encoded:
+    return _changed(_hex(values)[0], _UPPER)
+
+
+def _changed(values: Strings, changes: Mapping[int, int]) -> Encoded:
+    """The strings with some bytes replaced, without those that have none of these."""
+    places = values.with_any(bytes(changes))
+    table = np.arange(256, dtype=np.uint8)
+    table[list(changes)] = list(changes.values())
+    chosen = values.take(places)
+    return Strings(table[chosen.content], chosen.lengths), places
+
+
+RAW = Form("raw", _raw)
 
 FORMS = (
     RAW,
-    *(Form("base64", partial(_base64, alignment=at, is_url=False)) for at in range(3)),
-    *(Form("base64url", partial(_base64, alignment=at, is_url=True)) for at in range(3)),
-    Form("hex", lambda value: value.hex().encode()),
+    *(Form("base64", partial(_base64, alignment=at)) for at in range(3)),
+    *(Form("base64url", partial(_base64_url, alignment=at)) for at in range(3)),
+    Form("hex", _hex),
     Form("hex", _upper_hex),
 )
 """The forms that are searched as they are.

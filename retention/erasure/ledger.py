@@ -7,14 +7,13 @@ import io
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
-from retention.core.documents import Digest, Identifier, Int64, JsonDocument, Natural
-from retention.erasure.record import ErasureRecord
+from retention.core.documents import Digest
+from retention.erasure.record import ErasureRecord, ErasureRequested
 from retention.errors import DamagedError
 from retention.rules.erase import ErasedMessages
 from retention.storage import files
@@ -28,19 +27,9 @@ _IDENTITY = ["seq", "ts_ns"]
 _IDENTITIES = pa.schema([(name, pa.int64()) for name in _IDENTITY])
 
 
-class ErasureEntry(JsonDocument):
+class ErasureEntry(ErasureRequested):
     """An erasure as the ledger has it: no text of a message, a request or a reason."""
 
-    format: Literal[1] = 1
-    id: Identifier
-    at_ns: Int64
-    """The wall clock when it began, nanoseconds since the epoch."""
-    below: Natural
-    subjects: list[Digest]
-    request: Digest
-    reason: Digest
-    named_subjects: Natural
-    named_seqs: Natural
     messages_sha256: Digest | None
     """The digest of the file with the identities; None: it was done before the ledger began, and nobody can tell."""
 
@@ -114,17 +103,7 @@ class ErasureLedger:
         self._write(record, None)
 
     def _write(self, record: ErasureRecord, digest: str | None) -> None:
-        entry = ErasureEntry(
-            id=record.id,
-            at_ns=record.at_ns,
-            below=record.below,
-            subjects=record.subjects,
-            request=record.request,
-            reason=record.reason,
-            named_subjects=record.named_subjects,
-            named_seqs=record.named_seqs,
-            messages_sha256=digest,
-        )
+        entry = ErasureEntry(**record.requested(), messages_sha256=digest)
         content = json.dumps(with_checksum(entry.model_dump())).encode()
         files.replace(self._place(record.id, _ENTRY), content)
         reached(Step.LEDGER_ERASURE_WRITTEN)

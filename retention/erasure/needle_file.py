@@ -28,6 +28,7 @@ _SCHEMA = pa.schema(
         pa.field("string", pa.large_binary(), nullable=False),
         pa.field("kind", pa.uint8(), nullable=False),
         pa.field("value", pa.int64(), nullable=False),
+        pa.field("left", pa.bool_(), nullable=False),
     ]
 )
 
@@ -40,6 +41,10 @@ class NeedleFile:
     """The subjects and sequences to erase, as JSON can write them."""
     reason: str
     needles: Needles = field(compare=False)
+    left: Needles | None = field(default=None, compare=False)
+    """The needles that no message or row left had when they were last compared; None: they were never."""
+    left_at: int = -1
+    """The version of the table at which that was so."""
 
 
 def new_key() -> bytes:
@@ -92,16 +97,19 @@ def destroy_needles(location: str) -> None:
 
 def _serialized(content: NeedleFile) -> Iterator[bytes]:
     """A line of JSON, then an Arrow stream."""
-    needles = content.needles
+    needles, left = content.needles, content.left
     head = {
         "request": content.request,
         "reason": content.reason,
         "too_short": needles.too_short,
         "shared": needles.shared,
+        "left_shared": None if left is None else left.shared,
+        "left_at": content.left_at,
         "kinds": KINDS,
     }
     yield json.dumps(head).encode() + b"\n"
-    table = pa.table([needles.strings, needles.kinds, needles.values], schema=_SCHEMA)
+    is_left = np.zeros(len(needles), bool) if left is None else needles.has_any_of(left)
+    table = pa.table([needles.strings, needles.kinds, needles.values, is_left], schema=_SCHEMA)
     for batch in (None, *table.to_batches(max_chunksize=_ROWS)):
         yield bytes(_SCHEMA.serialize() if batch is None else batch.serialize())
 
@@ -119,7 +127,9 @@ def _parsed(content: bytes) -> NeedleFile:
         head["too_short"],
         head["shared"],
     )
-    return NeedleFile(head["request"], head["reason"], needles)
+    shared = head["left_shared"]
+    left = None if shared is None else needles.chosen(table["left"].to_numpy(), shared)
+    return NeedleFile(head["request"], head["reason"], needles, left, head["left_at"])
 
 
 def _framed(pieces: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:

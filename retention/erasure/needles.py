@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core import headers
-from retention.erasure.encodings import MIN_BYTES, RAW
+from retention.erasure.encodings import FORMS, MIN_BYTES, RAW
 from retention.erasure.patterns import PatternIndex
 
 KINDS = ("subject", "key", "payload", "header", "msg_id", "value")
@@ -56,9 +57,22 @@ class Needles:
         is_lost = np.logical_and.reduceat(is_shared, begins)
         is_implied = np.zeros(len(self), bool)
         is_implied[begins[(counts == _HEAD_AND_WHOLE) & ~is_shared[begins]] + 1] = True
-        left = self._only(~is_shared & ~is_implied).distinct()
-        return replace(left, shared=self.shared + int(is_lost.sum()))
+        return self.chosen(~is_shared & ~is_implied, self.shared + int(is_lost.sum()))
 
+    def chosen(self, is_left: np.ndarray, shared: int) -> Needles:
+        """The needles of a mask, each string once, and the number of values that are shared."""
+        return replace(self._only(is_left).distinct, shared=shared)
+
+    def has_any_of(self, others: Needles) -> np.ndarray:
+        """A mask of the needles whose string others have."""
+        return pc.is_in(self.strings, value_set=others.strings).to_numpy(zero_copy_only=False)
+
+    @cached_property
+    def index(self) -> PatternIndex:
+        """The index of the strings in every form, made once."""
+        return PatternIndex(self.strings, FORMS)
+
+    @cached_property
     def distinct(self) -> Needles:
         """The needles with each string once."""
         places = pc.index_in(self.strings, pc.unique(self.strings)).to_numpy()
@@ -125,13 +139,17 @@ def needles_of_values(values: Mapping[str, pa.Array]) -> Needles:
     for kind, of_kind in values.items():
         lengths = pc.binary_length(of_kind).to_numpy(zero_copy_only=False)
         too_short += int(((lengths > 0) & (lengths < MIN_BYTES)).sum())
-        long_enough = of_kind.filter(pa.array(lengths >= MIN_BYTES))
-        pieces = [_pieces(value.as_py()) for value in long_enough]
-        counts = np.fromiter(map(len, pieces), np.int64, len(pieces))
-        numbers.append(np.repeat(np.arange(first, first + len(pieces)), counts))
+        whole = of_kind.filter(pa.array((lengths >= MIN_BYTES) & (lengths <= HEAD_BYTES)))
+        pieces = [
+            _pieces(value.as_py()) for value in of_kind.filter(pa.array(lengths > HEAD_BYTES))
+        ]
+        counts = np.append(np.ones(len(whole), np.int64), [len(each) for each in pieces]).astype(
+            int
+        )
+        numbers.append(np.repeat(np.arange(first, first + len(counts)), counts))
         kinds.append(np.full(int(counts.sum()), KINDS.index(kind), np.uint8))
-        strings.append(pa.array(chain.from_iterable(pieces), pa.large_binary()))
-        first += len(pieces)
+        strings += [whole, pa.array(chain.from_iterable(pieces), pa.large_binary())]
+        first += len(counts)
     return Needles(
         pa.concat_arrays(strings) if strings else pa.array([], pa.large_binary()),
         np.concatenate(kinds) if kinds else np.zeros(0, np.uint8),
@@ -141,9 +159,7 @@ def needles_of_values(values: Mapping[str, pa.Array]) -> Needles:
 
 
 def _pieces(value: bytes) -> list[bytes]:
-    """The strings that represent a value: its head first, then itself or, if it is long, parts from all over it."""
-    if len(value) <= HEAD_BYTES:
-        return [value]
+    """The strings that represent a value longer than its head: that first, then itself or parts from all over it."""
     head = _head(value)
     if len(value) <= MAX_WHOLE_BYTES:
         return [head, value]
@@ -183,9 +199,11 @@ def _values_of(rows: pa.Table) -> Iterator[tuple[str, pa.Array]]:
 
 
 def _columns_of(rows: pa.Table) -> Iterator[pa.LargeBinaryArray]:
-    """Every column of text or bytes."""
+    """Every column of text, which often repeats, once for each value, and every one of bytes."""
     for column in rows.columns:
-        if pa.types.is_binary(column.type) or pa.types.is_string(column.type):
+        if pa.types.is_string(column.type):
+            yield pc.unique(column).drop_null().cast(pa.large_binary())
+        elif pa.types.is_binary(column.type):
             for values in column.chunks:
                 yield values.cast(pa.large_binary())
 

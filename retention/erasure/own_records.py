@@ -33,9 +33,9 @@ class ErasedNames:
         words += [part for word in words for part in word.split("=") if part != word]
         if not self.strings and not self.messages.subjects:
             return False
-        return any(
-            word in self.strings or word in self.messages.subjects for word in words
-        ) or bool(self.messages.on_subjects(pa.array(words, pa.string())).any())
+        return any(word in self.strings or self.messages.names(word) for word in words) or bool(
+            self.messages.on_subjects(pa.array(words, pa.string())).any()
+        )
 
 
 def erase_arguments(history: History, names: ErasedNames) -> int:

@@ -1,4 +1,4 @@
-"""The search for millions of byte strings at once, by sampled windows that a table of hashes admits."""
+"""The search for millions of byte strings at once: sampled windows admit places, hashes of 12 bytes name patterns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import islice
 import numpy as np
 import pyarrow as pa
 
-from retention.erasure.encodings import MIN_BYTES, Form
+from retention.erasure.encodings import MIN_BYTES, Form, Strings
 
 WINDOW = 8
 """The bytes of one hashed window: one unaligned 64-bit word."""
@@ -18,17 +18,22 @@ _MAX_STRIDE = MIN_BYTES - WINDOW + 1
 """The widest sampling at which the shortest pattern still contains a whole sampled window."""
 _OWNER_BITS = 26
 _OWNER = np.uint64((1 << _OWNER_BITS) - 1)
-"""The low bits of an entry of the index: which window of which pattern it is; the others are its hash."""
+"""The low bits of an entry of the index: which pattern it is; the others are the hash of its rarest bytes."""
 _KEY = ~_OWNER
 MAX_WINDOWS = 1 << 26
 """The windows that the index should hold at most; with more patterns, fewer of each are indexed, and more of the text
 is sampled instead."""
-_BATCH_BYTES = 8 << 20
+_BATCH_BYTES = 1 << 20
 _BATCH_STRINGS = 1 << 16
 _BLOCK = 1 << 18
 """The bytes probed at once, so that intermediate arrays stay in the processor's cache."""
 _MIN_BITS, _MAX_BITS = 20, 28
 _SCORE_BITS = 18
+_RUN = 1 << 24
+"""The score of a window in a run of one byte."""
+_OUTSIDE = 1 << 30
+"""The score of 12 bytes that are not in one pattern; more than 5 windows have."""
+_PLACE_BITS = 32
 _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 _EXPANDED = 1 << 20
 """The candidates compared at once."""
@@ -51,15 +56,18 @@ class PatternIndex:
 
     def __init__(self, strings: pa.LargeBinaryArray, forms: Sequence[Form]) -> None:
         """Index the strings, each of at least 12 bytes."""
-        self._strings, self._forms = strings, forms
+        self._strings, self.forms = strings, forms
         self.longest = 0
         most = max(len(strings) * len(forms), 1)
         self._stride = max(1, min(_MAX_STRIDE, MAX_WINDOWS // most))
-        parts = [_no_columns(self._stride), *self._encoded()]
-        *columns, windows = (np.concatenate(column) for column in zip(*parts, strict=True))
+        self._windows, self._rare = _Table(most * self._stride), _Table(most)
+        parts = [_no_columns(), *self._encoded()]
+        *columns, cores = (np.concatenate(column) for column in zip(*parts, strict=True))
         self._string, self._form, self._length, self._core, self._head, self._tail = columns
         del parts
-        self._index(windows.ravel())
+        self._cores = cores & _KEY
+        self._cores |= np.arange(len(cores), dtype=np.uint64)
+        self._cores.sort()
         self._pattern = lru_cache(1 << 14)(self._encode)
 
     @property
@@ -70,6 +78,10 @@ class PatternIndex:
     def length(self, pattern: int) -> int:
         """The bytes of a pattern."""
         return int(self._length[pattern])
+
+    def of_form(self, form: int, is_chosen: np.ndarray) -> np.ndarray:
+        """A mask of the patterns of one form of chosen strings, given as a mask of these."""
+        return (self._form == form) & is_chosen[self._string]
 
     def matches(
         self, content: bytes | memoryview | pa.Buffer, is_done: np.ndarray
@@ -95,53 +107,35 @@ class PatternIndex:
     def _encoded(self) -> Iterator[tuple[np.ndarray, ...]]:
         """The columns of the patterns, a batch of strings in one form at a time."""
         for begin, batch in _batches(self._strings):
-            for number, form in enumerate(self._forms):
-                encoded = [form.encode(string) for string in batch]
-                places = [at for at, pattern in enumerate(encoded) if pattern is not None]
-                if places:
-                    patterns = [pattern for pattern in encoded if pattern is not None]
-                    self.longest = max(self.longest, *map(len, patterns), 0)
-                    owners = np.array(places, np.uint32) + np.uint32(begin)
+            strings = Strings.of(batch)
+            for number, form in enumerate(self.forms):
+                patterns, places = form.encode(strings)
+                if len(places):
+                    self.longest = max(self.longest, int(patterns.lengths.max()))
+                    owners = places.astype(np.uint32) + np.uint32(begin)
                     numbers = np.full(len(places), number, np.uint8)
-                    yield owners, numbers, *_columns(patterns, self._stride)
-
-    def _index(self, hashes: np.ndarray) -> None:
-        """Sort the windows with their owners, and set the two bits of each in the table that admits candidates."""
-        keys = hashes & _KEY
-        self._bits = min(_MAX_BITS, max(_MIN_BITS, int(16 * len(keys)).bit_length()))
-        self._admitted = np.zeros(1 << self._bits >> 3, np.uint8)
-        for begin in range(0, len(keys), _EXPANDED):
-            for part in (
-                keys[begin : begin + _EXPANDED],
-                _rehashed(keys[begin : begin + _EXPANDED]),
-            ):
-                slots = part >> np.uint64(64 - self._bits)
-                np.bitwise_or.at(self._admitted, slots >> np.uint64(3), _bit(slots))
-        self._windows = keys
-        self._windows |= np.arange(len(keys), dtype=np.uint64)
-        self._windows.sort()
-
-    def _admits(self, hashes: np.ndarray) -> np.ndarray:
-        slots = hashes >> np.uint64(64 - self._bits)
-        return np.flatnonzero(self._admitted[slots >> np.uint64(3)] & _bit(slots))
+                    *columns, cores, windows = _columns(patterns, self._stride)
+                    self._windows.add(windows)
+                    self._rare.add(cores)
+                    yield owners, numbers, *columns, cores
 
     def _candidates(
         self, block: np.ndarray, begin: int, data: np.ndarray, is_done: np.ndarray
     ) -> Iterator[tuple[int, int]]:
-        """Patterns and offsets in `data` where a sampled window, the head and the tail agree."""
-        hashes = _hashes(block, self._stride)
-        places = self._admits(hashes)
-        places = places[self._admits(_rehashed(hashes[places] & _KEY))]
-        keys = hashes[places] & _KEY
-        first = np.searchsorted(self._windows, keys)
-        counts = np.searchsorted(self._windows, keys | _OWNER, "right") - first
+        """Patterns and offsets in `data` where the rarest bytes, the head and the tail agree."""
+        places = self._windows.admits(_hashes(block, self._stride))
+        starts = begin + places[:, None] * self._stride - np.arange(self._stride)
+        starts = starts[(starts >= 0) & (starts + MIN_BYTES <= len(data))]
+        cores = _mixed(data, starts)
+        near = self._rare.admits(cores)
+        starts, keys = starts[near], cores[near] & _KEY
+        first = np.searchsorted(self._cores, keys)
+        counts = np.searchsorted(self._cores, keys | _OWNER, "right") - first
         for chosen in _split(counts):
             count = counts[chosen]
             rows = np.repeat(first[chosen] - np.cumsum(count) + count, count)
-            owner = (self._windows[rows + np.arange(len(rows))] & _OWNER).astype(np.int64)
-            pattern, shift = np.divmod(owner, self._stride)
-            at = np.repeat(begin + places[chosen].astype(np.int64) * self._stride, count) - shift
-            offset = at - self._core[pattern]
+            pattern = (self._cores[rows + np.arange(len(rows))] & _OWNER).astype(np.int64)
+            offset = np.repeat(starts[chosen], count) - self._core[pattern]
             last = offset + self._length[pattern] - MIN_BYTES
             inside = (offset >= 0) & (last + MIN_BYTES <= len(data)) & ~is_done[pattern]
             pattern, offset, last = pattern[inside], offset[inside], last[inside]
@@ -151,56 +145,78 @@ class PatternIndex:
             yield from zip(pattern[alike].tolist(), offset[alike].tolist(), strict=True)
 
     def _encode(self, pattern: int) -> bytes:
-        string = self._strings[int(self._string[pattern])].as_py()
-        return self._forms[int(self._form[pattern])].encode(string) or b""
+        strings = Strings.of(self._strings.slice(int(self._string[pattern]), 1))
+        encoded, _ = self.forms[int(self._form[pattern])].encode(strings)
+        return encoded.content.tobytes()
 
 
-def _batches(strings: pa.LargeBinaryArray) -> Iterator[tuple[int, list[bytes]]]:
+def _batches(strings: pa.LargeBinaryArray) -> Iterator[tuple[int, pa.LargeBinaryArray]]:
     """The strings in batches of bounded bytes, each with the place of its first."""
     begin = 0
     ends = np.frombuffer(strings.buffers()[1], np.int64, len(strings) + 1, strings.offset * 8)
     while begin < len(strings):
         end = int(np.searchsorted(ends, ends[begin] + _BATCH_BYTES, "right")) - 1
         end = min(max(end, begin + 1), begin + _BATCH_STRINGS, len(strings))
-        yield begin, strings.slice(begin, end - begin).to_pylist()
+        yield begin, strings.slice(begin, end - begin)
         begin = end
 
 
-def _no_columns(stride: int) -> tuple[np.ndarray, ...]:
-    """The columns of no patterns: string, form, length, core, checks of head and tail, hashed windows."""
-    types = (np.uint32, np.uint8, np.uint32, np.uint32, np.uint32, np.uint32)
-    return *(np.zeros(0, each) for each in types), np.zeros((0, stride), np.uint64)
+class _Table:
+    """A table of bits that admits all hashes of a set, and few others: two bits of each hash are set."""
+
+    def __init__(self, size: int) -> None:
+        """Make the table for a number of hashes."""
+        self._bits = min(_MAX_BITS, max(_MIN_BITS, int(16 * size).bit_length()))
+        self._set = np.zeros(1 << self._bits >> 3, np.uint8)
+
+    def add(self, hashes: np.ndarray) -> None:
+        """Add hashes to the set."""
+        for part in (hashes, _rehashed(hashes)):
+            slots = part >> np.uint64(64 - self._bits)
+            np.bitwise_or.at(self._set, slots >> np.uint64(3), _bit(slots))
+
+    def admits(self, hashes: np.ndarray) -> np.ndarray:
+        """The places of the hashes that may be in the set."""
+        places = self._having(hashes)
+        return places[self._having(_rehashed(hashes[places]))]
+
+    def _having(self, hashes: np.ndarray) -> np.ndarray:
+        slots = hashes >> np.uint64(64 - self._bits)
+        return np.flatnonzero(self._set[slots >> np.uint64(3)] & _bit(slots))
 
 
-def _columns(patterns: list[bytes], stride: int) -> tuple[np.ndarray, ...]:
-    """Length, place of the rarest 12 bytes, checks of head and tail, and the hashed windows of each pattern."""
-    lengths = np.fromiter(map(len, patterns), np.int64, len(patterns))
-    begins = np.cumsum(lengths) - lengths
-    data = np.frombuffer(b"".join((*patterns, bytes(WINDOW))), np.uint8)
+def _no_columns() -> tuple[np.ndarray, ...]:
+    """The columns of no patterns: string, form, length, core, checks of head and tail, hashes of the rarest bytes."""
+    types = (np.uint32, np.uint8, np.uint32, np.uint32, np.uint32, np.uint32, np.uint64)
+    return tuple(np.zeros(0, each) for each in types)
+
+
+def _columns(patterns: Strings, stride: int) -> tuple[np.ndarray, ...]:
+    """Length, place of the rarest 12 bytes, checks of head and tail, hash of the rarest, and windows of patterns."""
+    lengths, begins = patterns.lengths, patterns.begins
+    data = np.append(patterns.content, np.zeros(WINDOW, np.uint8))
     hashes = _hashes(data, 1)
     cores = _rarest(hashes, begins, lengths)
-    windows = hashes[(begins + cores)[:, None] + np.arange(stride)]
+    windows = hashes[(begins + cores)[:, None] + np.arange(stride)].ravel()
     tails = begins + lengths - MIN_BYTES
     checks = _check(data, begins), _check(data, tails)
-    return lengths.astype(np.uint32), cores.astype(np.uint32), *checks, windows
+    numbers = lengths.astype(np.uint32), cores.astype(np.uint32)
+    return *numbers, *checks, _mixed(data, begins + cores), windows
 
 
 def _rarest(hashes: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """The offset in each pattern of the 12 bytes whose windows are rarest among all of them, runs of a byte last."""
-    slots = (hashes >> np.uint64(64 - _SCORE_BITS)).astype(np.int64)
-    score = np.bincount(slots, minlength=1 << _SCORE_BITS)[slots]
-    score[:-1][hashes[:-1] == hashes[1:]] += len(hashes)
-    count = len(score) - _MAX_STRIDE + 1
-    total = np.zeros(count, np.int64)
+    slots = (hashes >> np.uint64(64 - _SCORE_BITS)).astype(np.intp)
+    score = np.bincount(slots, minlength=1 << _SCORE_BITS).astype(np.int32)[slots]
+    score[:-1][hashes[:-1] == hashes[1:]] += np.int32(min(len(hashes), _RUN))
+    total = np.zeros(int(lengths.sum()), np.int64)
     for shift in range(_MAX_STRIDE):
-        total += score[shift : shift + count]
-    places = np.arange(len(total), dtype=np.int64)
-    owner = np.repeat(np.arange(len(begins)), lengths)[: len(total)]
-    within = places - begins[owner]
-    rank = np.where(
-        within + MIN_BYTES <= lengths[owner], (total << 24) + within, np.iinfo(np.int64).max
-    )
-    return np.minimum.reduceat(rank, begins) & ((1 << 24) - 1)
+        total[: len(score) - shift] += score[shift : shift + len(total)]
+    # The 12 bytes must lie inside their pattern.
+    total[((begins + lengths)[:, None] - np.arange(1, MIN_BYTES)).ravel()] = _OUTSIDE
+    total <<= _PLACE_BITS
+    total += np.arange(len(total))
+    return (np.minimum.reduceat(total, begins) & ((1 << _PLACE_BITS) - 1)) - begins
 
 
 def _hashes(data: np.ndarray, stride: int) -> np.ndarray:
@@ -215,9 +231,13 @@ def _words(data: np.ndarray, stride: int) -> np.ndarray:
 
 def _check(data: np.ndarray, places: np.ndarray) -> np.ndarray:
     """A 32-bit hash of the 12 bytes at each place."""
+    return (_mixed(data, places) >> np.uint64(32)).astype(np.uint32)
+
+
+def _mixed(data: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """A hash of the 12 bytes at each place."""
     words = _words(data, 1)
-    mixed = words[places] * _FIRST ^ words[places + MIN_BYTES - WINDOW] * _SECOND
-    return (mixed >> np.uint64(32)).astype(np.uint32)
+    return words[places] * _FIRST ^ words[places + MIN_BYTES - WINDOW] * _SECOND
 
 
 def _rehashed(hashes: np.ndarray) -> np.ndarray:

@@ -14,7 +14,13 @@ from pydantic import Field, ValidationError
 from retention.core.documents import Digest, Identifier, Int64, JsonDocument, Name, Natural
 from retention.core.json_object import JsonObject
 from retention.core.units import SECOND
-from retention.errors import DamagedError
+from retention.erasure.needle_file import (
+    NeedleFile,
+    destroy_needles,
+    read_needles,
+    write_needles,
+)
+from retention.errors import DamagedError, UsageError
 from retention.storage import files
 from retention.storage.checksum import parse_json, verified, with_checksum
 from retention.storage.crash_points import Step, reached
@@ -48,17 +54,13 @@ class DeletedFile(JsonDocument):
     bytes: Natural
 
 
-class ErasureRecord(JsonDocument):
-    """An erasure: who asked for it when, and what is left of it."""
+class ErasureRequested(JsonDocument):
+    """The request of an erasure, without a text of it: the part of a record that the ledger keeps as well."""
 
     format: Literal[1] = 1
     id: Identifier
-    state: Literal["unfinished", "done"] = "unfinished"
     at_ns: Int64
     """The wall clock when it began, nanoseconds since the epoch."""
-    by_ns: Int64 | None = None
-    """The instant by which it has to be done; None: no instant was named."""
-    initiator: dict[str, Any]
     below: Natural
     """The next sequence when it began, or the version of the table: what comes later is not part of it."""
     subjects: list[Digest]
@@ -69,6 +71,19 @@ class ErasureRecord(JsonDocument):
     """The keyed hash of the reason."""
     named_subjects: Natural
     named_seqs: Natural
+
+    def requested(self) -> dict[str, Any]:
+        """These fields alone."""
+        return self.model_dump(include=set(ErasureRequested.model_fields))
+
+
+class ErasureRecord(ErasureRequested):
+    """An erasure: who asked for it when, and what is left of it."""
+
+    state: Literal["unfinished", "done"] = "unfinished"
+    by_ns: Int64 | None = None
+    """The instant by which it has to be done; None: no instant was named."""
+    initiator: dict[str, Any]
     replayed: bool = False
     """Whether the ledger had it and the warehouse did not, after a restore from a backup."""
     keys: list[Digest] = Field(default_factory=list)
@@ -105,6 +120,11 @@ class ErasureRecord(JsonDocument):
         return self.state == "done"
 
     @property
+    def key_bytes(self) -> bytes:
+        """The key of its needle file; empty: it is destroyed."""
+        return bytes.fromhex(self.key or "")
+
+    @property
     def is_clean(self) -> bool:
         """Whether every archive was reached, and the last search read every file of ours, and found nothing."""
         return not (self.traces or self.unread or self.unreached)
@@ -116,6 +136,15 @@ class ErasureRecord(JsonDocument):
     def as_json(self) -> JsonObject:
         """The record as JSON values, without the key."""
         return self.model_dump(exclude={"key", "format"})
+
+
+@dataclass(frozen=True)
+class ListedErasures:
+    """The ids of erasures, oldest first."""
+
+    ids: list[str]
+    unfinished: list[str]
+    """The ids of the unfinished ones: without a report, or still with needles."""
 
 
 @dataclass(frozen=True)
@@ -135,15 +164,27 @@ class Erasures:
         return [self.read(erasure) for erasure in self.ids()]
 
     def unfinished(self) -> Iterator[ErasureRecord]:
-        """The erasures without a report, or whose needles are not destroyed yet, oldest first; others are not read.
+        """The erasures with something left to do, oldest first; no record of another one is read.
 
         Raises:
             DamagedError: a record cannot be read.
         """
+        return map(self.read, self.unfinished_ids())
+
+    def unfinished_ids(self) -> list[str]:
+        """The ids of the unfinished erasures, oldest first."""
+        return self.listed().unfinished
+
+    def listed(self) -> ListedErasures:
+        """The erasures by the names of their files, in one listing."""
         names = set(files.names(self._directory))
-        for erasure in _ids(names):
-            if erasure + _REPORT not in names or erasure + _NEEDLES in names:
-                yield self.read(erasure)
+        ids = _ids(names)
+        unfinished = [
+            erasure
+            for erasure in ids
+            if erasure + _REPORT not in names or erasure + _NEEDLES in names
+        ]
+        return ListedErasures(ids, unfinished)
 
     def read(self, erasure: str) -> ErasureRecord:
         """The record of one erasure.
@@ -157,15 +198,9 @@ class Erasures:
         except ValidationError as error:
             raise self._damaged(erasure + _RECORD, error) from error
 
-    def report(self, erasure: str) -> dict[str, Any] | None:
-        """The report of an erasure; None: it has none yet.
-
-        Raises:
-            DamagedError: it cannot be read.
-        """
-        if files.length(self._place(erasure + _REPORT)) is None:
-            return None
-        return self._fields(erasure + _REPORT)
+    def has_report(self, erasure: str) -> bool:
+        """Whether an erasure has a report, so that only its key and its needles may be left."""
+        return files.length(self._place(erasure + _REPORT)) is not None
 
     def write(self, record: ErasureRecord) -> None:
         """Write the record of an erasure, in place of the one before."""
@@ -187,19 +222,44 @@ class Erasures:
         """The location of the file with the request and the needles of an erasure."""
         return self._place(erasure + _NEEDLES)
 
+    def read_needles(self, record: ErasureRecord) -> NeedleFile:
+        """The request and the needles of an unfinished erasure.
+
+        Raises:
+            DamagedError, FileNotFoundError: as `needle_file.read_needles`.
+        """
+        return read_needles(self.needles(record.id), record.key_bytes)
+
+    def write_needles(self, record: ErasureRecord, content: NeedleFile) -> None:
+        """Write the request and the needles of an erasure, in place of those before."""
+        files.make_directory(self._directory)
+        write_needles(self.needles(record.id), record.key_bytes, content)
+
+    def close(self, record: ErasureRecord) -> ErasureRecord:
+        """Destroy the key of an erasure with a report, then its needles, which nobody can read any more.
+
+        While there are needles, the erasure is among the unfinished ones, so that a kill between the two leaves none.
+        """
+        done = record.updated(state="done", key=None, traces=[], unread=[])
+        if done != record:
+            self.write(done)
+        destroy_needles(self.needles(record.id))
+        return done
+
     def delete_unrecorded(self) -> None:
         """Delete the needles of erasures that were killed before their record was written."""
-        known = set(self.ids())
+        names = set(files.names(self._directory))
+        known = set(_ids(names))
         files.delete(
             self._place(name)
-            for name in files.names(self._directory)
+            for name in names
             if name.endswith(_NEEDLES) and name.removesuffix(_NEEDLES) not in known
         )
         reached(Step.NEEDLES_TIDIED)
 
     def ids(self) -> list[str]:
         """The ids of all erasures, oldest first."""
-        return _ids(files.names(self._directory))
+        return self.listed().ids
 
     @property
     def _directory(self) -> str:
@@ -227,7 +287,7 @@ class Erasures:
 
 
 def _ids(names: Iterable[str]) -> list[str]:
-    """The ids of the erasures whose records are among some files."""
+    """The ids of the erasures whose records are among some names of files, oldest first."""
     return sorted(
         name.removesuffix(_RECORD)
         for name in names
@@ -239,3 +299,15 @@ def new_id(now_ns: int) -> str:
     """A new id of an erasure: the second in which it begins, and a random part."""
     second = datetime.fromtimestamp(now_ns // SECOND, UTC)
     return f"{second:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:6]}"
+
+
+def check_reason(reason: str) -> None:
+    """Refuse an erasure without a reason.
+
+    Raises:
+        UsageError: the reason has no text.
+    """
+    if not reason.strip():
+        raise UsageError(
+            "an erasure needs text as its reason, of which a keyed hash is kept; nothing was changed"
+        )

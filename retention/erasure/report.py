@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from retention.core.json_object import JsonObject
+from retention.erasure.needles import Needles
 from retention.erasure.record import ErasureRecord, Trace
+from retention.erasure.search import SearchResult
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,18 @@ class ErasureReport:
     """The locations of files that were deleted before they could be searched."""
     location: str | None = None
     """The location of a table in place, whose owner removes older versions; None: of a stream."""
+
+    def with_search(self, needles: Needles, searched: SearchResult) -> ErasureReport:
+        """The report with what a search for some needles read."""
+        return replace(
+            self,
+            not_searched=needles.too_short,
+            shared=needles.shared,
+            searched_files=searched.files,
+            searched_bytes=searched.bytes_raw,
+            undecodable=searched.undecodable,
+            vanished=searched.vanished,
+        )
 
     @property
     def is_done(self) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from retention.core.progress import with_progress
 from retention.erasure.encodings import FORMS, MAX_GROWTH, RAW, unescaped
@@ -17,6 +18,7 @@ from retention.erasure.readable import UndecodableError, View, views
 from retention.storage import files
 from retention.storage.parallel import in_threads
 
+_AT_HAND_BYTES = 16 << 20
 BYTES = "bytes"
 """The view of a file as it is stored."""
 
@@ -41,7 +43,7 @@ class SearchResult:
     """The findings of a search, and the amount that it read."""
 
     findings: tuple[Finding, ...] = ()
-    """The first place of each needle in each form, in each view of each file."""
+    """The first place of any value of each kind in each form, in each view of each file."""
     files: int = 0
     bytes_raw: int = 0
     bytes_decoded: int = 0
@@ -78,8 +80,8 @@ class _FileSearch:
         """Search the path of the file, then all its views."""
         self.search_text(path)
         try:
-            with files.reading(self.location) as source:
-                for view in views(source):
+            with files.reading(self.location) as opened:
+                for view in views(_at_hand(opened)):
                     length = self._search(view)
                     if view.name == BYTES:
                         self.bytes_raw += length
@@ -121,12 +123,18 @@ class _FileSearch:
     def _add(
         self, view: View, escapes: tuple[str, ...], match: Match, offset: int, is_done: np.ndarray
     ) -> None:
-        """Add a finding; its pattern needs no other one in this view."""
-        is_done[match.pattern] = True
-        kind = KINDS[self.needles.kinds[match.string]]
-        form = FORMS[match.form].name
+        """Add a finding; no other value of its kind in its form is searched in this view."""
+        number = self.needles.kinds[match.string]
+        is_done |= self.index.of_form(match.form, self.needles.kinds == number)
+        kind = KINDS[number]
+        form = self.index.forms[match.form].name
         words = escapes if escapes and form == RAW.name else (*escapes, form)
         self.findings.add(Finding(self.location, kind, " ".join(words), view.name, offset))
+
+
+def _at_hand(source: pa.NativeFile) -> pa.NativeFile:
+    """The content of an open file, which several views read: in memory, unless it is long."""
+    return source if source.size() > _AT_HAND_BYTES else pa.BufferReader(source.read_buffer())
 
 
 def search(places: Sequence[str], needles: Needles, *, spared: Sequence[str] = ()) -> SearchResult:
@@ -142,7 +150,7 @@ def search(places: Sequence[str], needles: Needles, *, spared: Sequence[str] = (
     """
     wanted = [each for each in _files_below(places) if not _is_in(each[0], spared)]
     result = SearchResult()
-    for part in _parts(needles.distinct()):
+    for part in _parts(needles.distinct):
         result = _search_files(wanted, part, result.findings)
     return result
 
@@ -150,10 +158,9 @@ def search(places: Sequence[str], needles: Needles, *, spared: Sequence[str] = (
 def texts_with(texts: Iterable[str], needles: Needles) -> set[str]:
     """The texts of some, such as paths, that contain a needle in any form."""
     naming: set[str] = set()
-    for part in _parts(needles.distinct()):
-        index = PatternIndex(part.strings, FORMS)
+    for part in _parts(needles.distinct):
         for text in {*texts} - naming:
-            if _FileSearch("", part, index).search_text(text):
+            if _FileSearch("", part, part.index).search_text(text):
                 naming.add(text)
     return naming
 
@@ -161,8 +168,8 @@ def texts_with(texts: Iterable[str], needles: Needles) -> set[str]:
 def _search_files(
     wanted: Sequence[tuple[str, str]], needles: Needles, before: Sequence[Finding]
 ) -> SearchResult:
-    index = PatternIndex(needles.strings, FORMS)
     threads = files.read_parallelism(wanted[0][0]) if wanted else 1
+    index = needles.index
     searched = in_threads(
         lambda each: _FileSearch(each[0], needles, index).run(each[1]), wanted, threads
     )
@@ -178,9 +185,12 @@ def _search_files(
 
 
 def _parts(needles: Needles) -> Iterator[Needles]:
-    """The needles in groups that one index can hold; without needles, one empty group."""
+    """The needles in groups that one index can hold."""
     size = MAX_WINDOWS // len(FORMS)
-    for begin in range(0, max(len(needles), 1), size):
+    if len(needles) <= size:
+        yield needles
+        return
+    for begin in range(0, len(needles), size):
         yield needles.part(begin, size)
 
 

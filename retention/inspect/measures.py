@@ -77,6 +77,7 @@ class TableMeasures:
     holds: int = 0
     """The legal holds in effect."""
     unfinished_erasures: int = 0
+    """The erasures with something left to do."""
 
 
 def measure_table(opened: OpenedTable, as_of_ns: int) -> TableMeasures:
@@ -160,6 +161,6 @@ def _measures(
         acting_rules(opened.config.policy()),
         pause_of(opened.warehouse, opened.root, opened.name) is not None,
         len(holds_of(opened)),
-        sum(1 for _ in Erasures(opened.root, opened.name).unfinished()),
+        len(Erasures(opened.root, opened.name).unfinished_ids()),
         last_verification(opened.root),
     )

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.json_object import JsonObject
+from retention.core.members import Members
 from retention.core.spans import Array, Spans
 from retention.core.subjects import is_literal, is_valid_filter, matching_mask
 from retention.errors import UsageError
@@ -46,8 +47,16 @@ class ErasedMessages:
         return frozenset(zip(self.seqs, self.times, strict=True))
 
     @cached_property
-    def _literals(self) -> pa.Array:
-        return pa.array(list(filter(is_literal, self.subjects)), pa.string())
+    def _literals(self) -> Members:
+        return Members(pa.array(list(filter(is_literal, self.subjects)), pa.string()))
+
+    @cached_property
+    def _filters(self) -> frozenset[str]:
+        return frozenset(self.subjects)
+
+    def names(self, text: str) -> bool:
+        """Whether a text is one of the filters as they were given."""
+        return text in self._filters
 
     @cached_property
     def _patterns(self) -> tuple[str, ...]:
@@ -55,7 +64,7 @@ class ErasedMessages:
 
     def on_subjects(self, subjects: pa.Array | pa.ChunkedArray) -> Array:
         """A mask of the subjects that match; none if the erasure names sequences."""
-        mask = pc.is_in(subjects, value_set=self._literals.cast(subjects.type))
+        mask = self._literals.mask(subjects)
         if self._patterns:
             mask = pc.or_(mask, matching_mask(subjects, self._patterns))
         return np.asarray(mask)
@@ -63,7 +72,7 @@ class ErasedMessages:
     def takes(self, rows: pa.Table) -> Array:
         """A mask of these rows: `seq`, `subject`, and, if times are named, `ts_ns`."""
         seqs = rows["seq"].to_numpy()
-        meant = np.isin(seqs, self.wanted)
+        meant = _is_among(seqs, self.wanted)
         if self.times and meant.any():
             near = zip(seqs[meant].tolist(), rows["ts_ns"].to_numpy()[meant].tolist(), strict=True)
             meant[meant] = [identity in self._identities for identity in near]
@@ -78,8 +87,18 @@ class ErasedMessages:
 
     def between(self, first: int, last: int) -> ErasedMessages:
         """The messages of the erasure with sequences from `first` to `last`."""
+        if not self.seqs:
+            return self
         begin, end = np.searchsorted(self.wanted, [first, last + 1])
         return replace(self, seqs=self.seqs[begin:end], times=self.times[begin:end])
+
+
+def _is_among(seqs: Array, wanted: Array) -> Array:
+    """A mask of the sequences that are among ascending ones."""
+    if not len(wanted):
+        return np.zeros(len(seqs), bool)
+    places = np.searchsorted(wanted[:-1], seqs)
+    return np.asarray(wanted[places] == seqs)
 
 
 @dataclass(frozen=True)

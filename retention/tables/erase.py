@@ -9,12 +9,11 @@ from typing import Any
 from retention.config.table_types import format_column, parse_column
 from retention.core.json_object import JsonObject
 from retention.erasure.keyed_hash import keyed_hash_of
-from retention.erasure.needle_file import NeedleFile, new_key, write_needles
-from retention.erasure.record import ErasureRecord, new_id
+from retention.erasure.needle_file import NeedleFile, new_key
+from retention.erasure.record import ErasureRecord, check_reason, new_id
 from retention.erasure.report import ErasureReport
 from retention.errors import UsageError
 from retention.history.initiator import initiator
-from retention.storage import files
 from retention.tables.access import access_of
 from retention.tables.erased_rows import ChooseEngine, Key
 from retention.tables.erasure_run import (
@@ -23,11 +22,9 @@ from retention.tables.erasure_run import (
     table_report_of,
     with_files,
 )
-from retention.tables.erasure_survey import (
-    survey_table_erasure,
-)
+from retention.tables.erasure_survey import TableErasureSurvey, survey_table_erasure
 from retention.tables.erasures import erasures_of
-from retention.tables.holds import expire_holds, texts_of_key
+from retention.tables.holds import expire_holds, texts_of_keys
 from retention.tables.opened import OpenedTable
 from retention.tables.recorded import removing, settle_interrupted
 
@@ -46,10 +43,7 @@ class TableErasureRequest:
 
     def __post_init__(self) -> None:
         """Refuse a request without a reason or without a key."""
-        if not self.reason.strip():
-            raise UsageError(
-                "an erasure needs text as its reason, of which a keyed hash is kept; nothing was changed"
-            )
+        check_reason(self.reason)
         if not self.keys:
             raise UsageError(
                 "erase: name at least one key of the rows, such as user_id=7; nothing was changed"
@@ -93,9 +87,10 @@ def erased_keys(table: OpenedTable, keys: Iterable[Mapping[str, Any]]) -> tuple[
     """
     access_of(table).refuse_erasure(table)
     snapshot = access_of(table).read(table)
-    texts = [texts_of_key(table, snapshot, key) for key in keys]
+    texts = texts_of_keys(table, snapshot, keys)
     distinct = dict.fromkeys(tuple(sorted(key.items())) for key in texts)
-    return tuple({parse_column(name): value for name, value in key} for key in distinct)
+    columns = {name: parse_column(name) for name in {name for key in distinct for name, _ in key}}
+    return tuple({columns[name]: value for name, value in key} for key in distinct)
 
 
 def plan_table_erasure(
@@ -136,10 +131,12 @@ def erase_rows(
         same = [
             each for each in erasures_of(table).all() if each.request == _hash_of(table, wanted)
         ]
-        record = _unfinished(table, wanted, choose, same) or _begun(table, wanted, choose, same)
+        record, survey = _unfinished(table, wanted, choose, same), None
+        if record is None:
+            record, survey = _begun(table, wanted, choose, same)
         if record.is_done:
             return table_report_of(table, record)
-        return finish_table_erasure(table, record, choose)
+        return finish_table_erasure(table, record, choose, survey)
 
 
 def resume_table_erasures(table: OpenedTable, choose: ChooseEngine) -> list[ErasureReport]:
@@ -177,19 +174,16 @@ def _begun(
     wanted: TableErasureRequest,
     choose: ChooseEngine,
     same: Sequence[ErasureRecord],
-) -> ErasureRecord:
-    """The record of a new erasure, with its request and needles; or that of one that left nothing to do."""
+) -> tuple[ErasureRecord, TableErasureSurvey]:
+    """The record of a new erasure, with its request and needles, or that of one that left nothing to do; the survey."""
     erasures, now_ns = erasures_of(table), table.clock()
-    erasure, keyed, key = new_id(now_ns), keyed_hash_of(table.warehouse), new_key()
+    keyed = keyed_hash_of(table.warehouse)
     survey = survey_table_erasure(table, wanted.keys, choose)
     if same and not (survey.live or survey.former):
-        return same[-1]
+        return same[-1], survey
     erasures.delete_unrecorded()
-    files.make_directory(erasures.needles(erasure).rpartition("/")[0])
-    content = NeedleFile(wanted.as_json(), wanted.reason, survey.needles)
-    write_needles(erasures.needles(erasure), key, content)
     record = ErasureRecord(
-        id=erasure,
+        id=new_id(now_ns),
         at_ns=now_ns,
         by_ns=wanted.by_ns,
         initiator=initiator(),
@@ -201,11 +195,13 @@ def _begun(
         named_seqs=0,
         keys=[keyed.of(_named(each)) for each in wanted.keys[:_HASHED_KEYS]],
         named_keys=len(wanted.keys),
-        key=key.hex(),
+        key=new_key().hex(),
     )
+    content = NeedleFile(wanted.as_json(), wanted.reason, survey.needles)
+    erasures.write_needles(record, content)
     record = with_files(record, survey)
     erasures.write(record)
-    return record
+    return record, survey
 
 
 def _hash_of(table: OpenedTable, wanted: TableErasureRequest) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -10,10 +10,12 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from retention.config.table_types import format_column
+from retention.core.members import Members
 from retention.core.plain_strings import without_views
 from retention.core.table_policy import Column
 from retention.delta.log_files import log_directory
@@ -96,19 +98,31 @@ def typed_keys(
             pa.chunked_array([pa.array([each.as_py() for each in column], column[0].type)])
             for column in values
         ]
-        typed.append(ErasedKeys(columns, key_bytes(arrays).combine_chunks()))
+        typed.append(ErasedKeys(columns, Members(key_bytes(arrays).combine_chunks())))
     return typed
 
 
 def live_files(
-    snapshot: DeltaSnapshot, keys: Sequence[ErasedKeys], choose: ChooseEngine
+    snapshot: DeltaSnapshot,
+    keys: Sequence[ErasedKeys],
+    choose: ChooseEngine,
+    among: pa.Array | None = None,
 ) -> list[ErasedFile]:
     """The live files with rows of an erasure, in order of their paths.
+
+    Args:
+        snapshot: the table.
+        keys: the erased keys.
+        choose: the choice of an engine.
+        among: the files to read, by their paths as the log has them; None: all.
 
     Raises:
         DamagedError, StorageError: a file cannot be read.
     """
     order = by_path(snapshot)
+    if among is not None:
+        is_one = pc.is_in(snapshot.files["path"], value_set=among).to_numpy()
+        order = order[is_one[order]]
     adds, live = snapshot.adds_of(order.tolist()), live_rows(snapshot, order)
     marked = _matching(snapshot, keys, adds, live.tolist(), choose)
     return [
@@ -119,18 +133,29 @@ def live_files(
 
 
 def former_files(
-    snapshot: DeltaSnapshot, keys: Sequence[ErasedKeys], choose: ChooseEngine
+    snapshot: DeltaSnapshot,
+    keys: Sequence[ErasedKeys],
+    choose: ChooseEngine,
+    among: Iterable[str] | None = None,
 ) -> list[ErasedFile]:
-    """The readable files in the table's directory that have rows of an erasure and are not live."""
+    """The readable files in the table's directory that have rows of an erasure and are not live.
+
+    Args:
+        snapshot: the table.
+        keys: the erased keys.
+        choose: the choice of an engine.
+        among: the files to read, by their decoded paths; None: all.
+    """
     live = {unquote(path) for path in snapshot.files["path"].to_pylist()}
-    adds = [
-        {"path": quote(path), "partitionValues": _partition_of(path), "size": 0}
-        for path in sorted(files.walk(snapshot.root))
+    paths = [
+        path
+        for path in sorted(files.walk(snapshot.root) if among is None else among)
         if path.endswith(".parquet") and path not in live
         if not files.join(snapshot.root, path).startswith(log_directory(snapshot.root))
     ]
     former = []
-    for add in adds:
+    for path in paths:
+        add = {"path": quote(path), "partitionValues": _partition_of(path), "size": 0}
         try:
             [rows] = _matching(snapshot, keys, [add], [0], choose)
         except DamagedError:
@@ -147,34 +172,33 @@ def rows_at(location: str, positions: BitMap64) -> Iterator[pa.Table]:
     Raises:
         FileNotFoundError, OSError, ArrowException: the file is gone, or cannot be read.
     """
-    wanted, begin = positions_of(positions), 0
-    with files.reading(location) as source:
-        opened = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
-        for batch in opened.iter_batches(_BATCH_ROWS):
-            first, last = np.searchsorted(wanted, [begin, begin + batch.num_rows])
-            if last > first:
-                rows = without_views(pa.Table.from_batches([batch]))
-                yield rows.take(pa.array(wanted[first:last] - begin))
-            begin += batch.num_rows
+    wanted = positions_of(positions)
+    for begin, rows in _batches(location):
+        first, last = np.searchsorted(wanted, [begin, begin + rows.num_rows])
+        if last > first:
+            yield rows.take(pa.array(wanted[first:last] - begin))
 
 
-def other_rows(snapshot: DeltaSnapshot, erased: Mapping[str, BitMap64]) -> Iterator[pa.Table]:
-    """The texts of all live rows but those of an erasure: a table of one column for each column of a batch.
-
-    Args:
-        snapshot: the table.
-        erased: `path` of an `add` action → positions of the erasure's rows.
-    """
-    for add in snapshot.adds_of(list(range(snapshot.files.num_rows))):
-        hidden = read_vector(snapshot.root, add.get("deletionVector"))
-        gone = hidden | erased.get(add["path"], BitMap64())
+def live_texts(snapshot: DeltaSnapshot) -> Iterator[pa.Table]:
+    """The texts of all live rows and of their partitions: a table of one column for each column of a batch."""
+    for add in snapshot.adds_of(range(snapshot.files.num_rows)):
+        hidden = positions_of(read_vector(snapshot.root, add.get("deletionVector")))
         location = files.join(snapshot.root, unquote(add["path"]))
         values = [value for value in (add.get("partitionValues") or {}).values() if value]
         yield pa.table({"text": pa.array([value.encode() for value in values], pa.binary())})
-        with files.reading(location) as source:
-            count = pq.ParquetFile(source).metadata.num_rows
-        for rows in rows_at(location, BitMap64(range(count)) - gone):
-            yield from (pa.table({"text": text}) for text in texts_of(rows))
+        for begin, rows in _batches(location):
+            is_live = ~np.isin(np.arange(begin, begin + rows.num_rows), hidden)
+            yield from (pa.table({"text": text}) for text in texts_of(rows.filter(is_live)))
+
+
+def _batches(location: str) -> Iterator[tuple[int, pa.Table]]:
+    """The rows of a file, in batches, each with the position of its first row."""
+    begin = 0
+    with files.reading(location) as source:
+        opened = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
+        for batch in opened.iter_batches(_BATCH_ROWS):
+            yield begin, without_views(pa.Table.from_batches([batch]))
+            begin += batch.num_rows
 
 
 def texts_of(rows: pa.Table) -> Iterator[pa.Array]:

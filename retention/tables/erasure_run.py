@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pyarrow as pa
 from retention.core.labels import labelled
 from retention.core.spoken_commands import command
 from retention.core.subjects import path_name
+from retention.core.table_policy import Column
 from retention.core.wording import counted
 from retention.delta import snapshot as delta_log
 from retention.delta.entries import Action
@@ -19,13 +21,12 @@ from retention.delta.snapshot import DeltaSnapshot
 from retention.engines.local import LocalEngine
 from retention.erasure.concealing import concealed_paths
 from retention.erasure.keyed_hash import KeyedHash, keyed_hash_of
-from retention.erasure.needle_file import NeedleFile, read_needles
+from retention.erasure.needle_file import NeedleFile
 from retention.erasure.needles import Needles
 from retention.erasure.own_records import ErasedNames, conceal_holds, erase_arguments
-from retention.erasure.proof import Proof, closed
+from retention.erasure.proof import Proof
 from retention.erasure.record import DeletedFile, ErasureRecord
 from retention.erasure.report import ErasureReport
-from retention.erasure.search import SearchResult
 from retention.errors import (
     BusyError,
     ConflictError,
@@ -43,12 +44,18 @@ from retention.tables.committing import committing, refuse_forgotten
 from retention.tables.erased_rows import (
     ChooseEngine,
     Key,
+    former_files,
     key_texts,
     live_files,
-    other_rows,
+    live_texts,
     typed_keys,
 )
-from retention.tables.erasure_survey import TableErasureSurvey, survey_table_erasure
+from retention.tables.erasure_survey import (
+    TableErasureSurvey,
+    refuse_held_files,
+    survey_table_erasure,
+    written_by_runs,
+)
 from retention.tables.erasures import announced, erasures_of, with_digests
 from retention.tables.evidence import Evidence, hash_evidence, read_evidence
 from retention.tables.holds import TableHoldRecords
@@ -95,9 +102,18 @@ def go_on_with_erasures(table: OpenedTable) -> None:
 
 
 def finish_table_erasure(
-    table: OpenedTable, record: ErasureRecord, choose: ChooseEngine
+    table: OpenedTable,
+    record: ErasureRecord,
+    choose: ChooseEngine,
+    survey: TableErasureSurvey | None = None,
 ) -> ErasureReport:
     """Carry out every step that is left of an erasure, under the maintenance lease.
+
+    Args:
+        table: the table.
+        record: the erasure.
+        choose: the choice of an engine.
+        survey: its survey, if it has just begun.
 
     Raises:
         RefusedError: a legal hold covers a row.
@@ -106,13 +122,13 @@ def finish_table_erasure(
         DamagedError, StorageError: as the steps.
     """
     erasures = erasures_of(table)
-    if erasures.report(record.id) is not None:
-        return table_report_of(table, closed(erasures, record))
+    if erasures.has_report(record.id):
+        return table_report_of(table, erasures.close(record))
     with labelled(step=f"erasure {record.id}"):
-        content = read_needles(erasures.needles(record.id), bytes.fromhex(record.key or ""))
+        content = erasures.read_needles(record)
         keys = keys_of(content)
         if removal_of(table, record) is None:
-            record = _removed(table, record, keys, choose)
+            record = _removed(table, record, keys, choose, survey)
         record = _delete_own_files(table, record, keys, choose)
         return _proved(table, record, content, choose)
 
@@ -141,12 +157,7 @@ def with_files(record: ErasureRecord, survey: TableErasureSurvey) -> ErasureReco
     )
 
 
-def table_report_of(
-    table: OpenedTable,
-    record: ErasureRecord,
-    needles: Needles | None = None,
-    searched: SearchResult | None = None,
-) -> ErasureReport:
+def table_report_of(table: OpenedTable, record: ErasureRecord) -> ErasureReport:
     """The report of an erasure so far."""
     run = removal_of(table, record)
     return ErasureReport(
@@ -155,12 +166,6 @@ def table_report_of(
         None if run is None else run.run,
         0 if run is None else run.removed_rows,
         0 if run is None else run.removed_bytes,
-        not_searched=0 if needles is None else needles.too_short,
-        shared=0 if needles is None else needles.shared,
-        searched_files=0 if searched is None else searched.files,
-        searched_bytes=0 if searched is None else searched.bytes_raw,
-        undecodable=() if searched is None else searched.undecodable,
-        vanished=() if searched is None else searched.vanished,
         location=table.location,
     )
 
@@ -176,13 +181,17 @@ def removal_of(table: OpenedTable, record: ErasureRecord) -> TableErased | None:
 
 
 def _removed(
-    table: OpenedTable, record: ErasureRecord, keys: list[Key], choose: ChooseEngine
+    table: OpenedTable,
+    record: ErasureRecord,
+    keys: list[Key],
+    choose: ChooseEngine,
+    first: TableErasureSurvey | None,
 ) -> ErasureRecord:
     """Take the rows out of the table, in one commit; planned again if others change these files meanwhile."""
     erasures = erasures_of(table)
     for _ in range(ATTEMPTS):
         TableHoldRecords(table).place_written()
-        survey = survey_table_erasure(table, keys, choose)
+        survey, first = first or survey_table_erasure(table, keys, choose), None
         known, record = record, with_files(record, survey)
         if record != known:
             erasures.write(record)
@@ -200,7 +209,6 @@ def _removed(
 
 
 def _commit(table: OpenedTable, record: ErasureRecord, survey: TableErasureSurvey) -> None:
-    holds = [hold.id for hold in TableHoldRecords(table).in_effect()]
     run, now_ns = table.history.name_run(table.clock()), table.clock()
     staged = stage_copies(survey.snapshot, ((file.add, file.dead) for file in survey.live))
     dropped = sum(file.dead is None for file in survey.live)
@@ -223,13 +231,13 @@ def _commit(table: OpenedTable, record: ErasureRecord, survey: TableErasureSurve
     with committing(table, run):
         # A legal hold that is placed later names the run that it came too late for.
         with discarded_on_failure(table.location, staged.written()):
-            _refuse_new_holds(table, holds)
+            _refuse_new_holds(table, survey.holds)
         announced = _Announced(table, run, staged)
         commit_recorded(table, survey.snapshot, intent, announced, "DELETE", numbers)
 
 
-def _refuse_new_holds(table: OpenedTable, known: list[str]) -> None:
-    if [hold.id for hold in TableHoldRecords(table).in_effect()] != known:
+def _refuse_new_holds(table: OpenedTable, known: Sequence[str]) -> None:
+    if [hold.id for hold in TableHoldRecords(table).in_effect()] != [*known]:
         raise StalePlanError(
             f"{table.name}: a legal hold was placed or released while the erasure was prepared; nothing was changed; "
             "run again"
@@ -240,17 +248,22 @@ def _delete_own_files(
     table: OpenedTable, record: ErasureRecord, keys: list[Key], choose: ChooseEngine
 ) -> ErasureRecord:
     """Delete what our runs wrote and others took out of the table, and what our records say about erased rows."""
-    survey = survey_table_erasure(table, keys, choose)
+    snapshot = delta_log.read(table.location)
     # Readers of the version before the removal need its files, whoever wrote them.
-    keyed = keyed_hash_of(table.warehouse)
-    ours = [file for file in survey.written_by_us if keyed.of(file.path) not in record.former]
+    keyed, spared = keyed_hash_of(table.warehouse), {*record.former}
+    written = (path for path in written_by_runs(table) if keyed.of(path) not in spared)
+    ours = former_files(snapshot, typed_keys(table, snapshot, keys), choose, written)
+    refuse_held_files(table, snapshot, ours, choose)
     files.delete(files.join(table.location, file.path) for file in ours)
     reached(Step.ERASED_COPIES_DELETED)
     record = announced(table, record, "changes", record.lost_undos)
     for run in record.lost_undos:
         erase_changes(table, run)
-    live = {unquote(path) for path in survey.snapshot.files["path"].to_pylist()}
-    erase_digests(table, {file.path for file in survey.former} - live)
+    live = {unquote(path) for path in snapshot.files["path"].to_pylist()}
+    gone = {file.path for file in ours}
+    erase_digests(
+        table, lambda path: path not in live and (path in gone or keyed.of(path) in spared)
+    )
     return record
 
 
@@ -259,13 +272,8 @@ def _proved(
 ) -> ErasureReport:
     """Destroy what our own records say, search everything that is left, and end the erasure if nothing is found."""
     erasures, keyed, keys = erasures_of(table), keyed_hash_of(table.warehouse), keys_of(content)
-    needles = content.needles.without(_survivors(table, record, keys, choose))
-    long, pairs = key_texts(keys)
-    strings = {string.decode(errors="replace") for string in needles.strings.to_pylist()}
-    names = ErasedNames(ErasedMessages(), frozenset(strings | long | pairs))
-    record = _hash_evidence(table, record, keys, needles)
-    erase_arguments(table.history, names)
-    conceal_holds(HoldRecords(table.home, table.name), names, keyed)
+    snapshot = delta_log.read(table.location)
+    _refuse_restored(table, snapshot, record, keys, choose)
     runs = files.join(table.warehouse, "runs", path_name(table.name))
     proof = Proof(
         erasures,
@@ -273,15 +281,28 @@ def _proved(
         places=(table.warehouse, table.location),
         spared=(erasures.needles(record.id), *_of_others(table)),
         decodable=(table.location, table.home, runs),
+        version=snapshot.version,
+        survivors=partial(live_texts, snapshot),
+        forget=partial(_forget_names, table, keys),
+        former=list(_former(table, record, keyed)),
     )
     record = erasures.with_beyond(record, kept_versions([table.warehouse, table.location]))
-    record, searched = proof.searched(record, needles, list(_former(table, record, keyed)))
-    report = table_report_of(table, record, needles, searched)
-    if not record.is_clean:
-        return report
-    done = replace(report, record=record.updated(state="done", key=None))
-    erasures.write_report(record.id, done.as_json())
-    return replace(done, record=closed(erasures, record))
+    record, needles, searched = proof.attempted(record, content)
+    return proof.concluded(table_report_of(table, record).with_search(needles, searched))
+
+
+def _forget_names(
+    table: OpenedTable, keys: list[Key], record: ErasureRecord, needles: Needles
+) -> ErasureRecord:
+    """Take strings of an erasure, and its keys, out of our own records."""
+    long, pairs = key_texts(keys)
+    strings = {string.decode(errors="replace") for string in needles.strings.to_pylist()}
+    names = ErasedNames(ErasedMessages(), frozenset(strings | long | pairs))
+    record = _hash_evidence(table, record, keys, needles)
+    erase_arguments(table.history, names)
+    keyed = keyed_hash_of(table.warehouse)
+    conceal_holds(HoldRecords(table.home, table.name), names, keyed)
+    return record
 
 
 def _former(table: OpenedTable, record: ErasureRecord, keyed: KeyedHash) -> Iterator[str]:
@@ -292,56 +313,61 @@ def _former(table: OpenedTable, record: ErasureRecord, keyed: KeyedHash) -> Iter
             yield files.join(table.location, path)
 
 
-def _survivors(
-    table: OpenedTable, record: ErasureRecord, keys: list[Key], choose: ChooseEngine
-) -> Iterator[pa.Table]:
-    """The texts of all rows that stay, also of those that came with the same keys after the removal.
+def _refuse_restored(
+    table: OpenedTable,
+    snapshot: DeltaSnapshot,
+    record: ErasureRecord,
+    keys: list[Key],
+    choose: ChooseEngine,
+) -> None:
+    """Refuse to prove an erasure while the table has a file that the removal took out.
 
     Raises:
-        VerificationError: a file that the removal took out is in the table.
+        VerificationError: it has one.
     """
-    snapshot = delta_log.read(table.location)
     keyed, gone = keyed_hash_of(table.warehouse), {*record.former}
-    left = [
-        file
-        for file in live_files(snapshot, typed_keys(table, snapshot, keys), choose)
-        if keyed.of(file.path) in gone
-    ]
+    paths = snapshot.files["path"].to_pylist() if gone else []
+    back = pa.array([path for path in paths if keyed.of(unquote(path)) in gone], pa.string())
+    left = live_files(snapshot, typed_keys(table, snapshot, keys), choose, back)
     if left:
         rows = counted(sum(file.removed for file in left), "row")
         raise VerificationError(
             f"{table.name}: the table has {rows} of erasure {record.id} in {left[0].path}, which others restored, or "
             f"which was never removed; erase these rows once more: {command('erase', table.name, options='--key …')}"
         )
-    yield from other_rows(snapshot, {})
 
 
 def _hash_evidence(
     table: OpenedTable, record: ErasureRecord, keys: list[Key], needles: Needles
 ) -> ErasureRecord:
     """Replace keys by hashes, and paths that have erased strings, in the evidence that has either."""
+    wanted: dict[Column, set[str]] = {}
+    for key in keys:
+        for column, value in key.items():
+            wanted.setdefault(column, set()).add(value)
     for run in table.history.outcomes():
         evidence = read_evidence(table, run.run) if isinstance(run, TableApplied) else None
         if evidence is None:
             continue
         paths = set(evidence.rows["file"].to_pylist())
         shown = concealed_paths(paths, needles, keyed_hash_of(table.warehouse)) if paths else {}
-        if _has_keys(evidence, keys) or any(path != name for path, name in shown.items()):
+        if _has_keys(evidence, wanted) or any(path != name for path, name in shown.items()):
             record = announced(table, record, "evidence", [run.run])
             hash_evidence(table, run.run, evidence, shown)
     return with_digests(table, record)
 
 
-def _has_keys(evidence: Evidence, keys: list[Key]) -> bool:
+def _has_keys(evidence: Evidence, wanted: Mapping[Column, set[str]]) -> bool:
     """Whether evidence has the value of a key in clear."""
     if evidence.form != "keys":
         return False
-    for column in evidence.key:
-        wanted = {key[column] for key in keys if column in key}
-        values = evidence.rows[shown_name(column)].cast(pa.string())
-        if wanted and not wanted.isdisjoint(values.unique().to_pylist()):
-            return True
-    return False
+    return any(
+        not wanted[column].isdisjoint(
+            evidence.rows[shown_name(column)].cast(pa.string()).unique().to_pylist()
+        )
+        for column in evidence.key
+        if column in wanted
+    )
 
 
 def _of_others(table: OpenedTable) -> Iterator[str]:

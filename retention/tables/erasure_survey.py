@@ -53,6 +53,8 @@ class TableErasureSurvey:
     live: tuple[ErasedFile, ...]
     former: tuple[ErasedFile, ...]
     """Files in the table's directory that are not live: older versions, change data, and what nobody committed."""
+    holds: tuple[str, ...]
+    """The ids of the legal holds that it considered."""
 
     @property
     def removed_rows(self) -> int:
@@ -62,12 +64,7 @@ class TableErasureSurvey:
     @cached_property
     def written_by_us(self) -> list[ErasedFile]:
         """The former files that our runs wrote."""
-        written = {
-            path
-            for record in self.table.history.outcomes()
-            if isinstance(record, TableRun) and record.status != UNKNOWN
-            for path in record.staged
-        }
+        written = written_by_runs(self.table)
         return [file for file in self.former if file.path in written]
 
     @cached_property
@@ -99,6 +96,16 @@ class TableErasureSurvey:
                 yield record.run
 
 
+def written_by_runs(table: OpenedTable) -> set[str]:
+    """The decoded paths of the files that our runs wrote."""
+    return {
+        path
+        for record in table.history.outcomes()
+        if isinstance(record, TableRun) and record.status != UNKNOWN
+        for path in record.staged
+    }
+
+
 def survey_table_erasure(
     table: OpenedTable, keys: Sequence[Key], choose: ChooseEngine
 ) -> TableErasureSurvey:
@@ -118,12 +125,30 @@ def survey_table_erasure(
     if holds:
         _refuse_held(table, TableHolds.of(table, snapshot, holds), holds, live, choose)
     former = former_files(snapshot, typed, choose)
+    ids = tuple(hold.id for hold in holds)
     survey = TableErasureSurvey(
-        table, tuple(keys), snapshot, tuple(typed), tuple(live), tuple(former)
+        table, tuple(keys), snapshot, tuple(typed), tuple(live), tuple(former), ids
     )
-    if holds:
-        _refuse_held_own(survey, TableHolds.of(table, snapshot, holds), holds, choose)
+    refuse_held_files(table, snapshot, survey.written_by_us, choose)
     return survey
+
+
+def refuse_held_files(
+    table: OpenedTable,
+    snapshot: DeltaSnapshot,
+    doomed: Sequence[ErasedFile],
+    choose: ChooseEngine,
+) -> None:
+    """Refuse to delete files of which any row is held.
+
+    Raises:
+        RefusedError: names the legal holds, their owners and reasons.
+    """
+    holds = TableHoldRecords(table).in_effect() if doomed else ()
+    if holds:
+        tasks = [partial(_task_of, file) for file in doomed]
+        for by_hold in TableHolds.of(table, snapshot, holds).covered(tasks, choose):
+            _refuse(table, holds, (hold for hold, rows in by_hold.items() if rows))
 
 
 def _refuse_held(
@@ -136,15 +161,6 @@ def _refuse_held(
     removals = [FileRemovals(file.add, {}, file.live) for file in live]
     for file, by_hold in zip(live, covering.positions(removals, choose), strict=True):
         _refuse(table, holds, (hold for hold, rows in by_hold.items() if rows & file.rows))
-
-
-def _refuse_held_own(
-    survey: TableErasureSurvey, covering: TableHolds, holds: Sequence[Hold], choose: ChooseEngine
-) -> None:
-    """Refuse if a file about to be deleted has any held row."""
-    tasks = [partial(_task_of, file) for file in survey.written_by_us]
-    for by_hold in covering.covered(tasks, choose):
-        _refuse(survey.table, holds, (hold for hold, rows in by_hold.items() if rows))
 
 
 def _task_of(file: ErasedFile, reader: NarrowReader) -> NarrowFile:

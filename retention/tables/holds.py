@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from retention.config.table_types import format_column
 from retention.core.table_policy import Column, TableColumns
-from retention.delta.schema import leaves
+from retention.delta.schema import Leaf, leaves
 from retention.delta.snapshot import DeltaSnapshot
 from retention.errors import BusyError, RefusedError, StalePlanError, StorageError, UsageError
 from retention.history.initiator import initiator
@@ -300,24 +300,38 @@ def texts_of_key(
     Raises:
         UsageError: the table has no such column, or a value is none of its type, or no text.
     """
-    columns = _columns(snapshot)
-    unknown = [name for name in key if name not in columns]
-    if unknown or not key:
-        raise UsageError(
-            f"{table.name}: the table has no column {', '.join(unknown) or 'without a name'} with single values; it "
-            f"has {', '.join(map(format_column, dict.fromkeys(columns.values())))}; nothing was changed"
-        )
-    texts: dict[str, str] = {}
-    for name, value in key.items():
-        scalar = scalar_of(table.name, leaf_of(snapshot, columns[name]), value)
-        try:
-            texts[format_column(columns[name])] = scalar.cast(pa.string()).as_py()
-        except pa.ArrowException as error:
-            raise UsageError(
-                f"{table.name}: {name} has values that are no text, by which no row can be named; nothing was "
-                "changed; name another column"
-            ) from error
+    [texts] = texts_of_keys(table, snapshot, [key])
     return texts
+
+
+def texts_of_keys(
+    table: OpenedTable, snapshot: DeltaSnapshot, keys: Iterable[Mapping[str, Any]]
+) -> Iterator[dict[str, str]]:
+    """The texts of several keys, as `texts_of_key`."""
+    columns = _columns(snapshot)
+    leaf_by_name = {name: leaf_of(snapshot, column) for name, column in columns.items()}
+    for key in keys:
+        unknown = [name for name in key if name not in columns]
+        if unknown or not key:
+            raise UsageError(
+                f"{table.name}: the table has no column {', '.join(unknown) or 'without a name'} with single values; "
+                f"it has {', '.join(map(format_column, dict.fromkeys(columns.values())))}; nothing was changed"
+            )
+        yield {
+            format_column(columns[name]): _text_of(table, name, leaf_by_name[name], value)
+            for name, value in key.items()
+        }
+
+
+def _text_of(table: OpenedTable, name: str, leaf: Leaf, value: object) -> str:
+    try:
+        text: str = scalar_of(table.name, leaf, value).cast(pa.string()).as_py()
+    except pa.ArrowException as error:
+        raise UsageError(
+            f"{table.name}: {name} has values that are no text, by which no row can be named; nothing was changed; "
+            "name another column"
+        ) from error
+    return text
 
 
 def _columns(snapshot: DeltaSnapshot) -> dict[str, Column]:

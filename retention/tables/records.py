@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -136,8 +136,8 @@ def erase_changes(table: OpenedTable, run: str) -> None:
     reached(Step.CHANGES_ERASED)
 
 
-def erase_digests(table: OpenedTable, paths: Collection[str]) -> None:
-    """Forget the digests of some files, by decoded path.
+def erase_digests(table: OpenedTable, is_erased: Callable[[str], bool]) -> None:
+    """Forget the digests of files, chosen by their decoded paths.
 
     Raises:
         DamagedError: a record cannot be read.
@@ -145,7 +145,7 @@ def erase_digests(table: OpenedTable, paths: Collection[str]) -> None:
     directory = files.join(table.home, "digests")
     for name in files.names(directory):
         known = _digests_in(files.join(directory, name))
-        left = {path: sha256 for path, sha256 in known.items() if path not in paths}
+        left = {path: sha256 for path, sha256 in known.items() if not is_erased(path)}
         if left != known:
             content = json.dumps(with_checksum({"files": left})).encode()
             files.replace(files.join(directory, name), content)

@@ -102,7 +102,7 @@ def _due_rows(due: TableDue) -> str:
 
 
 def table_lag_text(state: TableState) -> str:
-    """The clause for a pause of its removals, and for its lag behind its limits, as far as its log tells."""
+    """The clauses for a pause of its removals, its lag as far as its log tells, its holds, and unfinished erasures."""
     paused = "" if state.paused is None else f"{pause_clause(state.paused)}: "
     return f"{paused}{_lag_clause(state)}{holds_clause(state.holds)}{unfinished_clause(state.erasures)}"
 

@@ -180,6 +180,26 @@ def test_what_comes_after_the_request_stays(tmp_path: Path, store: str) -> None:
     assert world.subjects().count(EVE) == 1
 
 
+def test_what_stays_is_read_once_for_each_version_of_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, "delta")
+    world.publish(2)
+    note = tmp_path / "note.txt"
+    note.write_text(EVE)
+    report = world.stream.erase(EVE, reason="request 7").apply()
+    with monkeypatch.context() as patch:
+        patch.setattr(erasure_run, "_survivors", lambda *_: 1 // 0)
+        [again] = world.stream.resume_erasures()
+        assert again.record.traces == report.record.traces
+        world.publish(1)
+        with pytest.raises(ZeroDivisionError):
+            world.stream.resume_erasures()
+    note.unlink()
+    [report] = world.stream.resume_erasures()
+    assert report.is_done, report
+
+
 @STORE
 def test_the_same_request_again_takes_what_came_since(tmp_path: Path, store: str) -> None:
     world = World(tmp_path, store)
@@ -284,7 +304,7 @@ def test_a_removal_that_is_left_out_is_noticed(
     monkeypatch.setattr(
         erasure_run,
         "_removed",
-        lambda opened, wanted, record, engines: (
+        lambda opened, wanted, record, engines, _: (
             record,
             survey_erasure(opened, wanted.request, engines),
         ),

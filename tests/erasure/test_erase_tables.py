@@ -20,6 +20,7 @@ from retention.inspect.measures import measure_table
 from retention.storage.crash_points import Step, watched_by
 from retention.tables import erasure_run
 from retention.tables.erasures import erasures_of
+from retention.views.text_table import table_lag_text
 from tests.support.command_line import invoke
 from tests.support.strangers_search import hiding_places
 
@@ -132,6 +133,10 @@ def test_nothing_is_left_after_the_owner_has_done_what_the_report_lists(
     )
     assert f"VACUUM delta.`{world.location}` RETAIN 0 HOURS" in repr(report)
     assert "cleanup_metadata" in repr(report)
+    state = world.table.state()
+    assert "; 1 unfinished erasure" in table_lag_text(state)
+    assert [each["id"] for each in state.as_json()["unfinished_erasures"]] == [report.record.id]
+    assert measure_table(world.table.opened, world.clock()).unfinished_erasures == 1
     assert report.record.lost_undos == [passed]
     for run in (passed, str(report.run)):
         with pytest.raises((RefusedError, UsageError)):
@@ -144,6 +149,24 @@ def test_nothing_is_left_after_the_owner_has_done_what_the_report_lists(
     assert EVE not in json.dumps(report.as_json())
     assert "removed 3" in repr(world.table.explain({"user": EVE})) or world.table.history()
     assert [each.status for each in world.table.runs()] == ["done"] * 2
+
+
+def test_while_the_owner_has_to_do_something_no_row_that_stays_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = lived_in(tmp_path)
+    report = world.table.erase({"user": EVE}, reason="request 7").apply()
+    world.append(BOB)
+    with monkeypatch.context() as patch:
+        patch.setattr(erasure_run, "live_texts", lambda snapshot: 1 // 0)
+        [again] = world.table.resume_erasures()
+        assert again.record.traces == report.record.traces
+        world.clean()
+        with pytest.raises(ZeroDivisionError):
+            world.table.resume_erasures()
+    [report] = world.table.resume_erasures()
+    assert report.is_done
+    assert world.table.state().as_json().get("unfinished_erasures") is None
 
 
 @VECTORS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode, urlsafe_b64encode
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.erasure import patterns as patterns_module
-from retention.erasure.encodings import FORMS, MIN_BYTES, RAW
+from retention.erasure.encodings import FORMS, MIN_BYTES, RAW, Strings
 from retention.erasure.patterns import PatternIndex
 from tests.support.laws import law
 
@@ -53,6 +54,33 @@ def test_it_agrees_with_find(
         patch.setattr(patterns_module, "MAX_WINDOWS", stride * len(strings))
         patch.setattr(patterns_module, "_BLOCK", block)
         assert matches(strings, content) == occurrences(strings, content)
+
+
+@law
+@given(
+    st.lists(LETTERS, min_size=1, max_size=6),
+    st.lists(st.binary(min_size=1, max_size=7), min_size=2, max_size=2),
+)
+def test_each_form_of_each_string_is_in_what_others_write(
+    strings: list[bytes], around: list[bytes]
+) -> None:
+    """Base64 of a longer content has the form of one of its alignments, in either alphabet."""
+    before, after = around
+    forms: dict[tuple[str, int], list[bytes]] = {}
+    for form in FORMS:
+        encoded, places = form.encode(Strings.of(pa.array(strings, pa.large_binary())))
+        pieces = zip(places.tolist(), encoded.begins, encoded.lengths, strict=True)
+        for place, begin, length in pieces:
+            written = encoded.content[begin : begin + length].tobytes()
+            forms.setdefault((form.name, place), []).append(written)
+    for place, string in enumerate(strings):
+        longer = before + string + after
+        for name, write in (("base64", b64encode), ("base64url", urlsafe_b64encode)):
+            some = [*forms[("base64", place)], *forms.get((name, place), [])]
+            assert any(each in write(longer) for each in some)
+        both = {string.hex().encode(), string.hex().upper().encode()}
+        assert {*forms[("hex", place)]} == both
+        assert forms[("raw", place)] == [string]
 
 
 def test_strings_with_the_same_beginning_and_end_are_told_apart() -> None:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from retention.erasure import encodings, readable
+from retention.erasure import needles as needles_module
 from retention.erasure import search as search_module
 from retention.erasure.needles import Needles, needles_of_rows
 from retention.erasure.readable import PIECE_BYTES
@@ -62,7 +63,7 @@ def test_no_form_can_be_left_out(
 ) -> None:
     lay(tmp_path, {form: write(SUBJECT) for form, write in WRITTEN.items()})
     without = encodings.FORMS[:number] + encodings.FORMS[number + 1 :]
-    monkeypatch.setattr(search_module, "FORMS", without)
+    monkeypatch.setattr(needles_module, "FORMS", without)
     assert files_with(search([str(tmp_path)], needles_of(SUBJECT)).findings) < {*WRITTEN}
 
 

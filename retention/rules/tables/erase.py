@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from retention.core.members import Members
 from retention.core.spans import Array
 from retention.core.table_policy import Column
 
@@ -18,12 +18,12 @@ class ErasedKeys:
     """Keys of the same columns."""
 
     columns: tuple[Column, ...]
-    wanted: pa.Array = field(repr=False)
+    wanted: Members
     """The keys as bytes, as `key_bytes` makes them."""
 
     def takes(self, keys: pa.ChunkedArray) -> Array:
         """A mask of rows by their keys as bytes; a row with a null in a column has no key."""
-        return np.asarray(pc.is_in(keys, value_set=self.wanted))
+        return np.asarray(self.wanted.mask(keys))
 
 
 def columns_of(groups: Sequence[ErasedKeys]) -> dict[str, Column]:
