@@ -9,8 +9,14 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.apply.erasure_survey import ErasureSurvey, refuse_held_rows, survey_erasure
+from retention.apply.erasure_survey import (
+    ErasureSurvey,
+    refuse_held_rows,
+    removed_by,
+    survey_erasure,
+)
 from retention.apply.execute import ExecutionTerms, carry_out
+from retention.apply.undo_records import kept_runs
 from retention.context.context import OpenedStream, has_table
 from retention.context.holds import holds_ledger
 from retention.core.json_object import JsonObject
@@ -263,8 +269,16 @@ def _delete_copies(opened: OpenedStream, messages: ErasedMessages) -> None:
         opened.table_format.forget_log(opened.layout)
         files.delete(orphaned_digests(opened))
         if live is not None:
-            files.delete(unused_vectors(opened, live["path"].to_pylist()))
+            named = [*live["path"].to_pylist(), *_removed_paths(opened)]
+            files.delete(unused_vectors(opened, named))
         reached(Step.ERASED_DIGESTS_DELETED)
+
+
+def _removed_paths(opened: OpenedStream) -> Iterator[str]:
+    """The paths of the files that runs removed and an undo may restore."""
+    for run, names in kept_runs(opened).items():
+        if "removed" in names:
+            yield from removed_by(opened, run)
 
 
 def _proved(

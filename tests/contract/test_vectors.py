@@ -209,6 +209,19 @@ def test_no_counts_of_subjects_are_left_of_reclaimed_files(
     assert digests(warehouse) == set()
 
 
+def test_an_erasure_keeps_the_vectors_that_an_undo_needs(warehouse: Path) -> None:
+    streams = stream_of_40(warehouse)
+    delete(streams, 3)
+    run = delete(streams, 4)
+    [old, new] = sorted(stored(warehouse, ".bin"))
+    streams.stream("ORDERS").erase(seqs=[17], reason="request 7").apply()
+    assert stored(warehouse, ".bin") == {old, new}
+    streams.undo(run)
+    assert seqs(streams) == without(3, 17)
+    streams.stream("ORDERS").erase(seqs=[5], reason="request 8").apply()
+    assert stored(warehouse, ".bin") == set()
+
+
 def test_a_damaged_vector_is_refused_by_name(warehouse: Path) -> None:
     streams = stream_of_40(warehouse)
     delete(streams, 3)
