@@ -43,7 +43,9 @@ def forget(actors: Actors) -> None:
     assert len(gone) <= len(old), "copies are gone before their time"
     # A file of a removed message may have others, which a legal hold covers.
     assert model.holds.in_effect or len(gone) == len(old), "old copies are kept"
-    held = [seq for one in gone for seq, message in one.removed.items() if model.holds.cover(message)]
+    held = [
+        seq for one in gone for seq, message in one.removed.items() if model.holds.cover(message)
+    ]
     assert held == [], "copies of held messages are gone"
     left = {seq for one in model.archives for seq in one.removed}
     model.archived = {seq: value for seq, value in model.archived.items() if seq in left}

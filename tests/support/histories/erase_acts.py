@@ -108,6 +108,10 @@ def _erased(actors: Actors, report: ShownErasure, erased: list[Stored]) -> None:
     """Carry out the erasure in the model."""
     model, now_ns = actors.model, actors.clock()
     model.holds.expire(now_ns)
+    if not erased and report.record.id in model.erasures:
+        actors.said += " (again, and nothing is left)"
+        return
+    model.erasures.add(report.record.id)
     gone = {message.seq for message in erased}
     live = sorted(gone & model.live.keys())
     assert report.removed_messages == len(live), (report, live)

@@ -118,6 +118,8 @@ class StreamModel:
     forgotten_archives: int = 0
     """The number of runs whose copies reclaims have deleted."""
     holds: HoldModel = field(default_factory=HoldModel)
+    erasures: set[str] = field(default_factory=set)
+    """The ids of erasures."""
     erased: list[Stored] = field(default_factory=list)
     """The messages of which no file may have a copy."""
     log_since_ns: int = 0
