@@ -58,6 +58,7 @@ from retention.tables.records import erase_changes, erase_digests
 from retention.tables.stage import StagedRemovals, discarded_on_failure, stage_copies
 
 ATTEMPTS = 20
+_REMOVED = "its live rows are removed, files that our runs wrote are kept, and it is unfinished"
 _log = logging.getLogger(__name__)
 
 
@@ -239,7 +240,7 @@ def _delete_own_files(
     table: OpenedTable, record: ErasureRecord, keys: list[Key], choose: ChooseEngine
 ) -> ErasureRecord:
     """Delete what our runs wrote and others took out of the table, and what our records say about erased rows."""
-    survey = survey_table_erasure(table, keys, choose)
+    survey = survey_table_erasure(table, keys, choose, so_far=_REMOVED)
     # Readers of the version before the removal need its files, whoever wrote them.
     keyed = keyed_hash_of(table.warehouse)
     ours = [file for file in survey.written_by_us if keyed.of(file.path) not in record.former]

@@ -41,6 +41,8 @@ from retention.tables.opened import OpenedTable
 from retention.tables.plan import FileRemovals
 from retention.tables.records import read_changes
 
+_NOTHING = "nothing was changed"
+
 
 @dataclass(frozen=True)
 class TableErasureSurvey:
@@ -100,9 +102,15 @@ class TableErasureSurvey:
 
 
 def survey_table_erasure(
-    table: OpenedTable, keys: Sequence[Key], choose: ChooseEngine
+    table: OpenedTable, keys: Sequence[Key], choose: ChooseEngine, so_far: str = _NOTHING
 ) -> TableErasureSurvey:
     """Survey an erasure of rows; nothing is changed.
+
+    Args:
+        table: the table.
+        keys: the keys of the rows.
+        choose: chooses the engine that reads rows.
+        so_far: the part of a refusal that says what the erasure has changed.
 
     Raises:
         RefusedError: a legal hold covers a row; the table is a directory without a log; or nothing may be removed.
@@ -116,42 +124,41 @@ def survey_table_erasure(
     live = live_files(snapshot, typed, choose)
     holds = TableHoldRecords(table).in_effect()
     if holds:
-        _refuse_held(table, TableHolds.of(table, snapshot, holds), holds, live, choose)
+        wanted = _held_rows(TableHolds.of(table, snapshot, holds), live, choose)
+        _refuse(table, holds, wanted, so_far)
     former = former_files(snapshot, typed, choose)
     survey = TableErasureSurvey(
         table, tuple(keys), snapshot, tuple(typed), tuple(live), tuple(former)
     )
     if holds:
-        _refuse_held_own(survey, TableHolds.of(table, snapshot, holds), holds, choose)
+        wanted = _held_in_own_files(survey, TableHolds.of(table, snapshot, holds), choose)
+        _refuse(table, holds, wanted, so_far)
     return survey
 
 
-def _refuse_held(
-    table: OpenedTable,
-    covering: TableHolds,
-    holds: Sequence[Hold],
-    live: Sequence[ErasedFile],
-    choose: ChooseEngine,
-) -> None:
+def _held_rows(
+    covering: TableHolds, live: Sequence[ErasedFile], choose: ChooseEngine
+) -> Iterator[str]:
+    """The legal holds that cover a live row of an erasure."""
     removals = [FileRemovals(file.add, {}, file.live) for file in live]
     for file, by_hold in zip(live, covering.positions(removals, choose), strict=True):
-        _refuse(table, holds, (hold for hold, rows in by_hold.items() if rows & file.rows))
+        yield from (hold for hold, rows in by_hold.items() if rows & file.rows)
 
 
-def _refuse_held_own(
-    survey: TableErasureSurvey, covering: TableHolds, holds: Sequence[Hold], choose: ChooseEngine
-) -> None:
-    """Refuse if a file about to be deleted has any held row."""
+def _held_in_own_files(
+    survey: TableErasureSurvey, covering: TableHolds, choose: ChooseEngine
+) -> Iterator[str]:
+    """The legal holds that cover any row of a file about to be deleted."""
     tasks = [partial(_task_of, file) for file in survey.written_by_us]
     for by_hold in covering.covered(tasks, choose):
-        _refuse(survey.table, holds, (hold for hold, rows in by_hold.items() if rows))
+        yield from (hold for hold, rows in by_hold.items() if rows)
 
 
 def _task_of(file: ErasedFile, reader: NarrowReader) -> NarrowFile:
     return reader.task(0, file.add, 0)
 
 
-def _refuse(table: OpenedTable, holds: Sequence[Hold], held: Iterable[str]) -> None:
+def _refuse(table: OpenedTable, holds: Sequence[Hold], held: Iterable[str], so_far: str) -> None:
     """Refuse an erasure that would lose held rows.
 
     Raises:
@@ -165,6 +172,6 @@ def _refuse(table: OpenedTable, holds: Sequence[Hold], held: Iterable[str]) -> N
         more = f" and {counted(len(named) - 1, 'other hold')}" if len(named) > 1 else ""
         raise RefusedError(
             f"{table.name}: legal hold {first.id}{owner} ({first.reason}){more} keeps rows that the erasure would "
-            f"destroy, and a legal hold wins; nothing was changed; erase after "
+            f"destroy, and a legal hold wins; {so_far}; erase after "
             f"{command('hold release', first.id, options='--reason …')}"
         )
