@@ -1,0 +1,44 @@
+"""One side is paused after each of its steps while another changes the same table: as if they had taken turns."""
+
+from __future__ import annotations
+
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.crashes import TWICE
+from tests.support.table_interleavings import KINDS, pairs, play
+
+WORKERS = 2
+FEW = [
+    ("erase", "hold-of-erased", "copies"),
+    ("erase", "undo", "vectors"),
+    ("hold", "apply", "copies"),
+]
+CASES = [(*pair, kind) for pair in pairs() for kind in KINDS] if TWICE else FEW
+"""`make long NAME=crash` runs all pairs on tables with and without deletion vectors."""
+HALF = "erase/hold-of-erased/"
+"""A legal hold placed after the commit of an erasure keeps files of our runs, and the erasure is unfinished."""
+
+
+@pytest.mark.always
+def test_whatever_happens_to_a_table_meanwhile_is_as_if_they_had_taken_turns(
+    tmp_path: Path, record_testsuite_property: Any
+) -> None:
+    spawned = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(WORKERS, mp_context=spawned) as pool:
+        played = [
+            pool.submit(partial(play, every=TWICE), tmp_path / "-".join(case), *case)
+            for case in CASES
+        ]
+        counts, wrongs = zip(*(match.result() for match in played), strict=True)
+    record_testsuite_property("table-interleavings", sum(counts))
+    print(f"{sum(counts)} interleavings of {len(CASES)} pairs")
+    found = [wrong for several in wrongs for wrong in several]
+    half = [wrong for wrong in found if wrong.startswith(HALF) and "runs wrote are kept" in wrong]
+    assert [wrong for wrong in found if wrong not in half] == []
+    assert half
