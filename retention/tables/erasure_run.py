@@ -182,7 +182,7 @@ def _removed(
     erasures = erasures_of(table)
     for _ in range(ATTEMPTS):
         TableHoldRecords(table).place_written()
-        survey = survey_table_erasure(table, keys, choose)
+        survey = survey_table_erasure(table, keys, choose, record.former)
         known, record = record, with_files(record, survey)
         if record != known:
             erasures.write(record)
@@ -240,11 +240,9 @@ def _delete_own_files(
     table: OpenedTable, record: ErasureRecord, keys: list[Key], choose: ChooseEngine
 ) -> ErasureRecord:
     """Delete what our runs wrote and others took out of the table, and what our records say about erased rows."""
-    survey = survey_table_erasure(table, keys, choose, so_far=_REMOVED)
     # Readers of the version before the removal need its files, whoever wrote them.
-    keyed = keyed_hash_of(table.warehouse)
-    ours = [file for file in survey.written_by_us if keyed.of(file.path) not in record.former]
-    files.delete(files.join(table.location, file.path) for file in ours)
+    survey = survey_table_erasure(table, keys, choose, record.former, _REMOVED)
+    files.delete(files.join(table.location, file.path) for file in survey.written_by_us)
     reached(Step.ERASED_COPIES_DELETED)
     record = announced(table, record, "changes", record.lost_undos)
     for run in record.lost_undos:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from urllib.parse import unquote
@@ -14,6 +14,7 @@ from retention.core.spoken_commands import command
 from retention.core.wording import counted
 from retention.delta.features import refuse_unsafe
 from retention.delta.snapshot import DeltaSnapshot
+from retention.erasure.keyed_hash import keyed_hash_of
 from retention.erasure.needles import Needles, needles_of_values
 from retention.erasure.search import texts_with
 from retention.errors import DamagedError, RefusedError
@@ -55,6 +56,8 @@ class TableErasureSurvey:
     live: tuple[ErasedFile, ...]
     former: tuple[ErasedFile, ...]
     """Files in the table's directory that are not live: older versions, change data, and what nobody committed."""
+    spared: frozenset[str] = frozenset()
+    """Keyed hashes of the paths of files that the erasure itself took out of the table."""
 
     @property
     def removed_rows(self) -> int:
@@ -63,14 +66,19 @@ class TableErasureSurvey:
 
     @cached_property
     def written_by_us(self) -> list[ErasedFile]:
-        """The former files that our runs wrote."""
+        """The former files that our runs wrote, but those that the erasure itself took out of the table."""
         written = {
             path
             for record in self.table.history.outcomes()
             if isinstance(record, TableRun) and record.status != UNKNOWN
             for path in record.staged
         }
-        return [file for file in self.former if file.path in written]
+        keyed = keyed_hash_of(self.table.warehouse) if self.spared else None
+        return [
+            file
+            for file in self.former
+            if file.path in written and (keyed is None or keyed.of(file.path) not in self.spared)
+        ]
 
     @cached_property
     def needles(self) -> Needles:
@@ -102,7 +110,11 @@ class TableErasureSurvey:
 
 
 def survey_table_erasure(
-    table: OpenedTable, keys: Sequence[Key], choose: ChooseEngine, so_far: str = _NOTHING
+    table: OpenedTable,
+    keys: Sequence[Key],
+    choose: ChooseEngine,
+    spared: Collection[str] = (),
+    so_far: str = _NOTHING,
 ) -> TableErasureSurvey:
     """Survey an erasure of rows; nothing is changed.
 
@@ -110,6 +122,7 @@ def survey_table_erasure(
         table: the table.
         keys: the keys of the rows.
         choose: chooses the engine that reads rows.
+        spared: keyed hashes of the paths of files that the erasure itself took out of the table: it deletes none.
         so_far: the part of a refusal that says what the erasure has changed.
 
     Raises:
@@ -128,7 +141,8 @@ def survey_table_erasure(
         _refuse(table, holds, wanted, so_far)
     former = former_files(snapshot, typed, choose)
     survey = TableErasureSurvey(
-        table, tuple(keys), snapshot, tuple(typed), tuple(live), tuple(former)
+        *(table, tuple(keys), snapshot, tuple(typed), tuple(live), tuple(former)),
+        spared=frozenset(spared),
     )
     if holds:
         wanted = _held_in_own_files(survey, TableHolds.of(table, snapshot, holds), choose)
