@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ DAY_NS = 86_400 * 10**9
 NOW_NS = int(NOW.timestamp()) * 10**9
 EVE, BOB, CARL = "eve-4f0c2b7d9a31", "bob-88d1c5e07f42", "carl-07f4288d1c5e"
 KINDS = ("copies", "vectors")
+_TICKS = count()
 _SCHEMA = pa.schema(
     {"user": pa.string(), "id": pa.int64(), "at": pa.timestamp("us", "UTC")},
 )
@@ -72,9 +74,11 @@ def _append(
 
 
 def warehouse_at(folder: Path, days: int = 0) -> Warehouse:
-    """The warehouse, some days later."""
+    """The warehouse, some days later; no two runs of the two sides begin at the same instant."""
     place = folder / "retention.yaml"
-    return open_warehouse(place, engine="local", clock=lambda: NOW_NS + days * DAY_NS)
+    return open_warehouse(
+        place, engine="local", clock=lambda: NOW_NS + days * DAY_NS + 1000 * next(_TICKS)
+    )
 
 
 def apply(folder: Path) -> None:
