@@ -8,22 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.support.crashes import TWICE
 from tests.support.table_interleavings import KINDS, pairs, play
 
 WORKERS = 2
-FEW = [
-    ("erase", "hold-of-erased", "copies"),
-    ("erase", "undo", "vectors"),
-    ("hold", "apply", "copies"),
-]
+FEW = [("erase", "hold-of-erased", "vectors"), ("hold", "apply", "copies")]
 CASES = [(*pair, kind) for pair in pairs() for kind in KINDS] if TWICE else FEW
 """`make long NAME=crash` runs all pairs on tables with and without deletion vectors."""
 
 
-@pytest.mark.always
 def test_whatever_happens_to_a_table_meanwhile_is_as_if_they_had_taken_turns(
     tmp_path: Path, record_testsuite_property: Any
 ) -> None:
