@@ -16,10 +16,12 @@ from retention.apply.erasure_survey import (
     ErasureSurvey,
     refuse_held_in,
     refuse_held_rows,
+    removed_by,
     survey_erasure,
 )
 from retention.apply.erasure_survivors import of_other_streams, survivors
 from retention.apply.execute import ExecutionTerms, carry_out
+from retention.apply.undo_records import kept_runs
 from retention.context.context import OpenedStream, has_table
 from retention.context.holds import holds_ledger
 from retention.core.json_object import JsonObject
@@ -294,7 +296,8 @@ def _delete_copies(opened: OpenedStream, messages: ErasedMessages) -> None:
         opened.table_format.forget_log(opened.layout)
         files.delete(orphaned_digests(opened))
         if live is not None:
-            files.delete(unused_vectors(opened, live["path"].to_pylist()))
+            named = [*live["path"].to_pylist(), *_removed_paths(opened)]
+            files.delete(unused_vectors(opened, named))
         reached(Step.ERASED_DIGESTS_DELETED)
 
 
@@ -342,6 +345,13 @@ def _archive_records(record: ErasureRecord, archives: ArchiveSurvey) -> list[str
         for stored in read_replacements(directory).of(record.id)
     )
     return sorted({*record.archive_records, *written})
+
+
+def _removed_paths(opened: OpenedStream) -> Iterator[str]:
+    """The paths of the files that runs removed and an undo may restore."""
+    for run, names in kept_runs(opened).items():
+        if "removed" in names:
+            yield from removed_by(opened, run)
 
 
 def _proved(

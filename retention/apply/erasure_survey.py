@@ -123,7 +123,7 @@ class ErasureSurvey:
             run
             for run, names in kept_runs(self.opened).items()
             if "removed" in names and history.undone_by(run) is None
-            if not gone.isdisjoint(map(data_path, _removed_by(self.opened, run)))
+            if not gone.isdisjoint(map(data_path, removed_by(self.opened, run)))
         ]
 
     def refuse_missing(self) -> None:
@@ -325,6 +325,7 @@ def _refuse_held(
     )
 
 
-def _removed_by(opened: OpenedStream, run: str) -> list[str]:
+def removed_by(opened: OpenedStream, run: str) -> list[str]:
+    """The paths of the files that a run removed, by its record."""
     paths: list[str] = read_record(opened, run, "removed")["path"].to_pylist()
     return paths

@@ -43,6 +43,8 @@ class DeadFile:
     reason: Reason
     since_ns: int
     """The latest recorded instant of its death, nanoseconds since the epoch."""
+    under_it: frozenset[str] = frozenset()
+    """The paths of the data files under this vector, each with a subject digest; empty: it is a data file."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,8 @@ def latest_deaths(files: Iterable[DeadFile]) -> list[DeadFile]:
             Reason.ABANDONED if Reason.ABANDONED in (known.reason, file.reason) else file.reason
         )
         newer = max(known, file, key=lambda death: death.since_ns)
-        latest[file.path] = replace(newer, reason=reason)
+        under_it = known.under_it | file.under_it
+        latest[file.path] = replace(newer, reason=reason, under_it=under_it)
     return [latest[path] for path in sorted(latest)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -134,21 +134,22 @@ def orphaned_digests(opened: OpenedStream) -> list[str]:
     return [files.join(directory, path) for path in digests if data_path(path) not in there]
 
 
-def unused_vectors(opened: OpenedStream, live: Iterable[str]) -> list[str]:
-    """The locations of files of deletion vectors that no live file has.
+def unused_vectors(opened: OpenedStream, named: Collection[str]) -> list[str]:
+    """The locations of files of deletion vectors that no existing file needs.
 
     Args:
         opened: the stream.
-        live: the paths of the live files.
+        named: the paths of the live files, and of those that an undo may restore.
     """
     layout = opened.layout
-    used = {stored for path in live for stored in stored_files(path)}
+    there = _existing(opened, map(data_path, named))
+    used = {stored for path in named if data_path(path) in there for stored in stored_files(path)}
     names = (name for name in files.names(layout.messages) if name.endswith(".bin"))
     return [layout.live(name) for name in names if name not in used]
 
 
 def _existing(opened: OpenedStream, paths: Iterable[str]) -> set[str]:
-    layout, wanted = opened.layout, sorted(paths)
+    layout, wanted = opened.layout, sorted({*paths})
     there: set[str] = set()
     places: Sequence[Callable[[str], str]] = (
         layout.live,

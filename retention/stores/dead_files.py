@@ -85,7 +85,9 @@ class DeadFiles(Protocol):
         ...
 
 
-def companions(layout: Layout, path: str) -> list[str]:
-    """The locations of a file's checksum, as Hadoop's local file system writes one, and of its subject digest."""
-    directory, _, name = layout.live(path).rpartition("/")
-    return [files.join(directory, f".{name}.crc"), layout.engine_path("subjects", path)]
+def companions(layout: Layout, file: DeadFile) -> list[str]:
+    """The locations of a file's checksum, as Hadoop's local file system writes one, and of its subject digests."""
+    directory, _, name = layout.live(file.path).rpartition("/")
+    described = sorted(file.under_it) or [file.path]
+    digests = [layout.engine_path("subjects", path) for path in described]
+    return [files.join(directory, f".{name}.crc"), *digests]

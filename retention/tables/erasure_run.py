@@ -66,6 +66,7 @@ from retention.tables.records import erase_changes, erase_digests
 from retention.tables.stage import StagedRemovals, discarded_on_failure, stage_copies
 
 ATTEMPTS = 20
+_REMOVED = "its live rows are removed, files that our runs wrote are kept, and it is unfinished"
 _log = logging.getLogger(__name__)
 
 
@@ -191,7 +192,7 @@ def _removed(
     erasures = erasures_of(table)
     for _ in range(ATTEMPTS):
         TableHoldRecords(table).place_written()
-        survey, first = first or survey_table_erasure(table, keys, choose), None
+        survey, first = first or survey_table_erasure(table, keys, choose, record.former), None
         known, record = record, with_files(record, survey)
         if record != known:
             erasures.write(record)
@@ -253,7 +254,7 @@ def _delete_own_files(
     keyed, spared = keyed_hash_of(table.warehouse), {*record.former}
     written = (path for path in written_by_runs(table) if keyed.of(path) not in spared)
     ours = former_files(snapshot, typed_keys(table, snapshot, keys), choose, written)
-    refuse_held_files(table, snapshot, ours, choose)
+    refuse_held_files(table, snapshot, ours, choose, _REMOVED)
     files.delete(files.join(table.location, file.path) for file in ours)
     reached(Step.ERASED_COPIES_DELETED)
     record = announced(table, record, "changes", record.lost_undos)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from urllib.parse import unquote
@@ -14,6 +14,7 @@ from retention.core.spoken_commands import command
 from retention.core.wording import counted
 from retention.delta.features import refuse_unsafe
 from retention.delta.snapshot import DeltaSnapshot
+from retention.erasure.keyed_hash import keyed_hash_of
 from retention.erasure.needles import Needles, needles_of_values
 from retention.erasure.search import texts_with
 from retention.errors import DamagedError, RefusedError
@@ -41,6 +42,8 @@ from retention.tables.opened import OpenedTable
 from retention.tables.plan import FileRemovals
 from retention.tables.records import read_changes
 
+_NOTHING = "nothing was changed"
+
 
 @dataclass(frozen=True)
 class TableErasureSurvey:
@@ -55,6 +58,8 @@ class TableErasureSurvey:
     """Files in the table's directory that are not live: older versions, change data, and what nobody committed."""
     holds: tuple[str, ...]
     """The ids of the legal holds that it considered."""
+    spared: frozenset[str] = frozenset()
+    """Keyed hashes of the paths of files that the erasure itself took out of the table."""
 
     @property
     def removed_rows(self) -> int:
@@ -63,9 +68,14 @@ class TableErasureSurvey:
 
     @cached_property
     def written_by_us(self) -> list[ErasedFile]:
-        """The former files that our runs wrote."""
+        """The former files that our runs wrote, but those that the erasure itself took out of the table."""
         written = written_by_runs(self.table)
-        return [file for file in self.former if file.path in written]
+        keyed = keyed_hash_of(self.table.warehouse) if self.spared else None
+        return [
+            file
+            for file in self.former
+            if file.path in written and (keyed is None or keyed.of(file.path) not in self.spared)
+        ]
 
     @cached_property
     def needles(self) -> Needles:
@@ -107,9 +117,20 @@ def written_by_runs(table: OpenedTable) -> set[str]:
 
 
 def survey_table_erasure(
-    table: OpenedTable, keys: Sequence[Key], choose: ChooseEngine
+    table: OpenedTable,
+    keys: Sequence[Key],
+    choose: ChooseEngine,
+    spared: Collection[str] = (),
+    so_far: str = _NOTHING,
 ) -> TableErasureSurvey:
     """Survey an erasure of rows; nothing is changed.
+
+    Args:
+        table: the table.
+        keys: the keys of the rows.
+        choose: chooses the engine that reads rows.
+        spared: keyed hashes of the paths of files that the erasure itself took out of the table: it deletes none.
+        so_far: the part of a refusal that says what the erasure has changed.
 
     Raises:
         RefusedError: a legal hold covers a row; the table is a directory without a log; or nothing may be removed.
@@ -123,13 +144,15 @@ def survey_table_erasure(
     live = live_files(snapshot, typed, choose)
     holds = TableHoldRecords(table).in_effect()
     if holds:
-        _refuse_held(table, TableHolds.of(table, snapshot, holds), holds, live, choose)
+        wanted = _held_rows(TableHolds.of(table, snapshot, holds), live, choose)
+        _refuse(table, holds, wanted, so_far)
     former = former_files(snapshot, typed, choose)
     ids = tuple(hold.id for hold in holds)
     survey = TableErasureSurvey(
-        table, tuple(keys), snapshot, tuple(typed), tuple(live), tuple(former), ids
+        *(table, tuple(keys), snapshot, tuple(typed), tuple(live), tuple(former), ids),
+        spared=frozenset(spared),
     )
-    refuse_held_files(table, snapshot, survey.written_by_us, choose)
+    refuse_held_files(table, snapshot, survey.written_by_us, choose, so_far)
     return survey
 
 
@@ -138,8 +161,16 @@ def refuse_held_files(
     snapshot: DeltaSnapshot,
     doomed: Sequence[ErasedFile],
     choose: ChooseEngine,
+    so_far: str,
 ) -> None:
     """Refuse to delete files of which any row is held.
+
+    Args:
+        table: the table.
+        snapshot: its version.
+        doomed: the files.
+        choose: chooses the engine that reads rows.
+        so_far: the part of a refusal that says what the erasure has changed.
 
     Raises:
         RefusedError: names the legal holds, their owners and reasons.
@@ -148,26 +179,23 @@ def refuse_held_files(
     if holds:
         tasks = [partial(_task_of, file) for file in doomed]
         for by_hold in TableHolds.of(table, snapshot, holds).covered(tasks, choose):
-            _refuse(table, holds, (hold for hold, rows in by_hold.items() if rows))
+            _refuse(table, holds, (hold for hold, rows in by_hold.items() if rows), so_far)
 
 
-def _refuse_held(
-    table: OpenedTable,
-    covering: TableHolds,
-    holds: Sequence[Hold],
-    live: Sequence[ErasedFile],
-    choose: ChooseEngine,
-) -> None:
+def _held_rows(
+    covering: TableHolds, live: Sequence[ErasedFile], choose: ChooseEngine
+) -> Iterator[str]:
+    """The legal holds that cover a live row of an erasure."""
     removals = [FileRemovals(file.add, {}, file.live) for file in live]
     for file, by_hold in zip(live, covering.positions(removals, choose), strict=True):
-        _refuse(table, holds, (hold for hold, rows in by_hold.items() if rows & file.rows))
+        yield from (hold for hold, rows in by_hold.items() if rows & file.rows)
 
 
 def _task_of(file: ErasedFile, reader: NarrowReader) -> NarrowFile:
     return reader.task(0, file.add, 0)
 
 
-def _refuse(table: OpenedTable, holds: Sequence[Hold], held: Iterable[str]) -> None:
+def _refuse(table: OpenedTable, holds: Sequence[Hold], held: Iterable[str], so_far: str) -> None:
     """Refuse an erasure that would lose held rows.
 
     Raises:
@@ -181,6 +209,6 @@ def _refuse(table: OpenedTable, holds: Sequence[Hold], held: Iterable[str]) -> N
         more = f" and {counted(len(named) - 1, 'other hold')}" if len(named) > 1 else ""
         raise RefusedError(
             f"{table.name}: legal hold {first.id}{owner} ({first.reason}){more} keeps rows that the erasure would "
-            f"destroy, and a legal hold wins; nothing was changed; erase after "
+            f"destroy, and a legal hold wins; {so_far}; erase after "
             f"{command('hold release', first.id, options='--reason …')}"
         )

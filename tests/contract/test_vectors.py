@@ -72,6 +72,12 @@ def stored(folder: Path, suffix: str) -> set[str]:
     }
 
 
+def digests(folder: Path) -> set[str]:
+    """The names of the files that have a subject digest."""
+    place = folder / "streams" / "ORDERS" / "_retention" / "subjects"
+    return {str(path.relative_to(place)) for path in place.rglob("*.parquet*")}
+
+
 def test_few_removals_hide_rows_and_write_no_data_file(warehouse: Path) -> None:
     streams = stream_of_40(warehouse)
     before = stored(warehouse, ".parquet")
@@ -188,6 +194,32 @@ def test_what_is_under_a_live_vector_is_not_reclaimed(
     assert kept in {vector.path for path in live(streams) if (vector := vector_place(path))}
     assert seqs(streams) == without(3, 4)
     assert stored(warehouse, ".parquet") == {data_path(path) for path in live(streams)}
+    # The counts of subjects go with the vector that they belong to.
+    assert digests(warehouse) == {*live(streams), *map(data_path, live(streams))}
+
+
+def test_no_counts_of_subjects_are_left_of_reclaimed_files(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams = stream_of_40(warehouse, grace="1h")
+    delete(streams, 3)
+    delete(streams, 4)
+    streams.stream("ORDERS").purge().apply()
+    reclaim_now(later(warehouse, monkeypatch))
+    assert digests(warehouse) == set()
+
+
+def test_an_erasure_keeps_the_vectors_that_an_undo_needs(warehouse: Path) -> None:
+    streams = stream_of_40(warehouse)
+    delete(streams, 3)
+    run = delete(streams, 4)
+    [old, new] = sorted(stored(warehouse, ".bin"))
+    streams.stream("ORDERS").erase(seqs=[17], reason="request 7").apply()
+    assert stored(warehouse, ".bin") == {old, new}
+    streams.undo(run)
+    assert seqs(streams) == without(3, 17)
+    streams.stream("ORDERS").erase(seqs=[5], reason="request 8").apply()
+    assert stored(warehouse, ".bin") == set()
 
 
 def test_a_damaged_vector_is_refused_by_name(warehouse: Path) -> None:

@@ -43,7 +43,7 @@ UNSEEN = f"{'/'.join(UNSEEN_PAIR)} at {Step.ENTRY_SYNCED}"
 """A file added to a directory is not part of any commit. If it is added between our last listing
 and our log entry, the next reader detects it, names both files and stops."""
 
-HALF = "erase/hold/"
+HALF = ("erase/hold/", "erase-reclaimable/hold/")
 """A legal hold placed after the commit of an erasure keeps the removed files, and the erasure is unfinished."""
 
 

@@ -208,6 +208,38 @@ def test_a_hold_that_is_placed_before_the_commit_wins(tmp_path: Path) -> None:
     assert len(world.users()) == 60
 
 
+def test_a_hold_of_other_rows_in_the_same_files_stops_no_erasure(tmp_path: Path) -> None:
+    world = lived_in(tmp_path)
+    world.warehouse.hold("events", key={"user": BOB}, reason="case 12")
+    world.table.erase({"user": EVE}, reason="request 7").apply()
+    assert world.users() == [BOB] * 27
+    assert world.left("warehouse") == set()
+
+
+def test_a_hold_that_comes_after_the_commit_keeps_files_and_is_told_apart(tmp_path: Path) -> None:
+    world = lived_in(tmp_path)
+    # The files that the pass wrote are no longer in the table.
+    DeltaTable(world.location).optimize.compact()
+    holds: list[Any] = []
+
+    def place(step: Step) -> None:
+        if step == Step.TABLE_COMMITTED and not holds:
+            holds.append(world.warehouse.hold("events", key={"user": EVE}, reason="case 12"))
+
+    planned = world.table.erase({"user": EVE}, reason="request 7")
+    with (
+        watched_by(place),
+        pytest.raises(RefusedError, match=r"its live rows are removed, .* kept"),
+    ):
+        planned.apply()
+    assert world.users() == [BOB] * 27
+    [unfinished] = world.table.erasures()
+    assert not unfinished.is_done
+    world.warehouse.release_hold(holds[0].id, reason="closed")
+    world.table.resume_erasures()
+    assert world.left("warehouse") == set()
+
+
 def test_a_directory_and_wrong_requests_are_refused(tmp_path: Path) -> None:
     world = World(tmp_path)
     for keys, reason in (({"user": EVE}, " "), ([], "x"), ({"nobody": 1}, "x"), ({"id": "a"}, "x")):

@@ -245,6 +245,11 @@ def erase(folder: Path) -> None:
     opened_at(folder).stream(STREAM).erase(seqs=(3, 17, 22), reason="asked for").apply()
 
 
+def erase_others(folder: Path) -> None:
+    """Another erasure, of messages in the same files and in others, which no legal hold covers."""
+    opened_at(folder).stream(STREAM).erase(seqs=(28, 36), reason="asked for").apply()
+
+
 def verify(folder: Path) -> None:
     """The stream is verified."""
     assert opened_at(folder).stream(STREAM).verify().damages == ()
@@ -318,6 +323,9 @@ MINE: Mapping[str, Side] = {
     "purge-under-hold": Side(purge, prepare=held),
     "delete": Side(delete),
     "erase": Side(erase),
+    "erase-under-hold": Side(erase_others, prepare=held),
+    "erase-reclaimable": Side(erase, prepare=reclaimable),
+    "hold-reclaimable": Side(place_hold, prepare=reclaimable),
     "reclaim": Side(reclaim, prepare=reclaimable),
     "apply-reclaimable": Side(apply, prepare=reclaimable),
     "undo-reclaimable": Side(undo, prepare=reclaimable),
@@ -336,8 +344,13 @@ THEIRS: Mapping[str, Side] = {
     "same-apply-after-taking-over": Side(without_leases(apply)),
     "undo-after-taking-over": Side(without_leases(undo)),
     "read": Side(read),
-    "erase-after-taking-over": Side(without_leases(erase), meets=(written, scattered, held)),
-    "verify": Side(verify, meets=(written,)),
+    "erase-after-taking-over": Side(
+        without_leases(erase), meets=(written, scattered, held, reclaimable)
+    ),
+    "other-erase-after-taking-over": Side(
+        without_leases(erase_others), meets=(written, scattered, held, reclaimable)
+    ),
+    "verify": Side(verify, meets=(written, held, reclaimable)),
     "release": Side(apply, meets=(heard,)),
     "acks": Side(come_further, meets=(heard,)),
     "new-consumer": Side(create_consumer, meets=(heard,)),

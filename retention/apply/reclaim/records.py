@@ -97,24 +97,28 @@ def _dead(
     opened: OpenedStream, run: str, names: list[str], reason: Reason, since_ns: int
 ) -> tuple[DeadFile, ...]:
     return tuple(
-        DeadFile(path, size, reason, max(since_ns, row["modified_ms"] * 1_000_000))
+        DeadFile(path, size, reason, max(since_ns, row["modified_ms"] * 1_000_000), under_it)
         for name in names
         for row in read_record(opened, run, name)
         .select(["path", "file_bytes", "modified_ms"])
         .to_pylist()
-        for path, size in _stored(row["path"], row["file_bytes"], reason)
+        for path, size, under_it in _stored(row["path"], row["file_bytes"], reason)
     )
 
 
-def _stored(path: str, file_bytes: int, reason: Reason) -> Iterator[tuple[str, int]]:
-    """The files of the storage that die with a path, and their lengths; that of a vector counts as 0.
+def _stored(
+    path: str, file_bytes: int, reason: Reason
+) -> Iterator[tuple[str, int, frozenset[str]]]:
+    """The files of the storage that die with a path, their lengths, and of a vector the path under it.
+
+    The length of a vector counts as 0.
 
     A run that abandons a vector did not write the data file under it.
     """
     *data, last = stored_files(path)
     if data and reason is Reason.REMOVED:
-        yield data[0], file_bytes
-    yield last, 0 if data else file_bytes
+        yield data[0], file_bytes, frozenset()
+    yield last, 0 if data else file_bytes, frozenset([path] if data else [])
 
 
 def _uncertain(

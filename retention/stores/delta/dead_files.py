@@ -70,8 +70,8 @@ class DeltaDeadFiles:
         return YoungEntries(frozenset(paths), is_whole)
 
     def places(self, file: DeadFile) -> list[str]:
-        """The locations of the file, its Hadoop checksum and its subject digest."""
-        return [self.layout.live(file.path), *companions(self.layout, file.path)]
+        """The locations of the file, its Hadoop checksum and its subject digests."""
+        return [self.layout.live(file.path), *companions(self.layout, file)]
 
     def settle(self) -> None:
         """Do nothing: commits to a Delta table move no files."""

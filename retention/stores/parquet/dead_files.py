@@ -53,7 +53,7 @@ class ParquetDeadFiles:
     def places(self, file: DeadFile) -> list[str]:
         """The locations of the file, in the trash or in staging, and of its subject digest."""
         kind = "trash" if file.reason is Reason.REMOVED else "staging"
-        return [self.layout.engine_path(kind, file.path), *companions(self.layout, file.path)[1:]]
+        return [self.layout.engine_path(kind, file.path), *companions(self.layout, file)[1:]]
 
     def settle(self) -> None:
         """Finish the moves of all commits."""

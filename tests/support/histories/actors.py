@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from retention.errors import RetentionError
 from tests.support.histories.stopped_clock import StoppedClock
 from tests.support.histories.stored import SECOND
 from tests.support.histories.stream_model import StreamModel
-from tests.support.histories.terms import NAME, Terms
+from tests.support.histories.terms import NAME, NEIGHBOUR, Terms
 
 Refusals = tuple[type[RetentionError], ...]
 """Alternative expected errors."""
@@ -36,12 +36,23 @@ class Actors:
     said: str = ""
     """The last act, in a few words."""
     last_id: int = 0
+    beside: dict[int, str] = field(default_factory=dict)
+    """Sequence → the payload of each message of the second stream."""
+    last_beside: int = 0
+    """The last sequence of the second stream."""
 
     def __post_init__(self) -> None:
         self.clock = StoppedClock(self.folder / "clock")
         self.graces_ns = {self.grace_ns}
         self.warehouse = self._opened()
         self.model = StreamModel(self.config)
+
+    @property
+    def terms_beside(self) -> Terms:
+        """The configuration of the second stream, in the other format."""
+        other = {"delta": "parquet", "parquet": "delta"}[self.terms["format"]]
+        terms = {"name": NEIGHBOUR, "subjects": ["o.*"], "max_msgs": 5, "grace": "0s"}
+        return terms | {"format": other}
 
     @property
     def grace_ns(self) -> int:
@@ -67,7 +78,8 @@ class Actors:
 
     def _opened(self) -> Warehouse:
         path = self.folder / "retention.yaml"
-        path.write_text(json.dumps({"warehouse": ".", "streams": [self.terms]}), encoding="utf-8")
+        streams = [self.terms, self.terms_beside]
+        path.write_text(json.dumps({"warehouse": ".", "streams": streams}), encoding="utf-8")
         return open_warehouse(path, engine="local", clock=self.clock)
 
     def edit(self, terms: Terms) -> None:

@@ -11,9 +11,12 @@ from typing import Any
 from retention.apply.compact import CompactionLimits
 from retention.errors import RefusedError, StalePlanError, UsageError
 from tests.support.histories.actors import Actors, done, refused
+from tests.support.histories.archive_acts import forget, restore
 from tests.support.histories.consumer_acts import subscribe, work
 from tests.support.histories.erase_acts import erase, resume
 from tests.support.histories.hold_acts import configure, hold, release, undo_held
+from tests.support.histories.neighbour_acts import neighbour
+from tests.support.histories.pause_acts import pause
 from tests.support.histories.publish_model import Given, Taken, publish
 from tests.support.histories.stored import MSG_ID, OPERATION, ROLLUP, SECOND, TTL
 from tests.support.histories.stream_model import UNSURE, Pass, Run, StreamModel
@@ -197,35 +200,21 @@ def reclaim(actors: Actors, rng: Random) -> None:
     assert report.grace_ns >= actors.grace_ns
     actors.said = f"reclaim: {report.going}"
     model.reclaim(actors.clock() - report.grace_ns)
+    forget(actors)
     spared = [run for run in model.runs if model.why_not_undo(run) is None]
     for run in spared[:1]:
         actors.warehouse.show_undo(run.name)
 
 
-def restore(actors: Actors, rng: Random) -> None:
-    """Restore from the archive all removed messages that are missing."""
-    del rng
-    model = actors.model
-    if "archive" not in actors.terms:
-        actors.said = "restore: no archive"
+def record(actors: Actors, rng: Random) -> None:
+    """Verify the stream, all files or some, and record the digests that are missing."""
+    if not actors.has_table:
+        actors.said = "record: no table"
         return
-    if not model.archived:
-        actors.said = "restore: nothing in the archive"
-        with refused((UsageError,)):
-            actors.stream.restore()
-        return
-    back = model.archived.keys() - model.live.keys()
-    if actors.stream.state().erasures:
-        actors.said = "restore: an erasure is unfinished"
-        with refused((RefusedError,), ["erasure"]):
-            actors.stream.restore()
-        return
-    actors.said = f"restore {sorted(back)}"
-    report = actors.stream.restore()
-    # Copies also contain messages kept in their files, and these are counted.
-    assert report.messages == len(back)
-    assert report.already >= len(model.archived) - len(back)
-    model.restore()
+    sample = rng.choice([None, "40%"])
+    actors.said = f"verify --record, sample {sample}"
+    result = actors.stream.verify(sample=sample, record=True)
+    assert result.damages == (), result.damages
 
 
 def delete(actors: Actors, rng: Random) -> None:
@@ -337,6 +326,9 @@ ACTS: dict[str, Callable[[Actors, Random], None]] = {
     "undo_held": undo_held,
     "erase": erase,
     "resume": resume,
+    "record": record,
+    "pause": pause,
+    "neighbour": neighbour,
 }
 WEIGHTS = {
     "wait": 18,
@@ -358,5 +350,8 @@ WEIGHTS = {
     "undo_held": 2,
     "erase": 4,
     "resume": 1,
+    "record": 1,
+    "pause": 2,
+    "neighbour": 2,
 }
 """Weights of acts; acts of consumers have no effect on a stream without them."""

@@ -106,12 +106,12 @@ def _erased(actors: Actors, report: ShownErasure, erased: list[Stored]) -> None:
     """Carry out the erasure in the model."""
     model, now_ns = actors.model, actors.clock()
     model.holds.expire(now_ns)
-    gone = {message.seq for message in erased}
-    live = sorted(gone & model.live.keys())
-    if report.record.id in model.erasures:
-        assert not gone, "the report of an earlier erasure, though there are messages to erase"
+    if not erased and report.record.id in model.erasures:
+        actors.said += " (again, and nothing is left)"
         return
     model.erasures.add(report.record.id)
+    gone = {message.seq for message in erased}
+    live = sorted(gone & model.live.keys())
     assert report.removed_messages == len(live), (report, live)
     if live:
         assert report.run is not None
@@ -127,6 +127,9 @@ def _erased(actors: Actors, report: ShownErasure, erased: list[Stored]) -> None:
                 run.kept = frozenset()
     model.ids = {key: value for key, value in model.ids.items() if value[0] not in gone}
     model.archived = {seq: kept for seq, kept in model.archived.items() if seq not in gone}
+    for copies in model.archives:
+        for seq in gone & copies.removed.keys():
+            del copies.removed[seq]
     model.erased += [message for message in erased if len(message.payload) >= TOKEN]
     _check_done(actors, report, erased)
 

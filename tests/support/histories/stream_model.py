@@ -53,6 +53,14 @@ class Run:
         return sum(message.size for message in self.removed.values())
 
 
+@dataclass(frozen=True)
+class Archived:
+    """The copies of one run in the archive."""
+
+    as_of_ns: int
+    removed: Mapping[int, Stored]
+
+
 @dataclass
 class Subscriber:
     """A consumer: its filters, and the server's state of its deliveries and acks."""
@@ -104,12 +112,16 @@ class StreamModel:
     ids: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Message id → sequence and time of the last accepted message with it."""
     archived: dict[int, tuple[Stored, int]] = field(default_factory=dict)
-    """Sequence → the message and its segment, for all messages archived by runs."""
+    """Sequence → the message and its segment, for all messages of which the archive has a copy."""
+    archives: list[Archived] = field(default_factory=list)
+    """The copies of each run, the oldest first, without those that a reclaim deleted."""
+    forgotten_archives: int = 0
+    """The number of runs whose copies reclaims have deleted."""
     holds: HoldModel = field(default_factory=HoldModel)
+    erasures: set[str] = field(default_factory=set)
+    """The ids of erasures."""
     erased: list[Stored] = field(default_factory=list)
     """The messages of which no file may have a copy."""
-    erasures: set[str] = field(default_factory=set)
-    """The ids of all erasures."""
     log_since_ns: int = 0
     """The instant since which the log has every entry: an erasure deletes earlier ones of a Delta table."""
 
@@ -136,6 +148,7 @@ class StreamModel:
         deadlines = [m.deadline_ns for m in self.live.values() if m.deadline_ns is not None]
         ids = [ts_ns + config.duplicate_window_ns for _, ts_ns in self.ids.values()]
         graces = [run.ended_ns + grace_ns for run in self.runs if not run.lost]
+        graces += [one.as_of_ns + config.archive_keep for one in self.archives[:3]]
         return sorted({*stored, *ids, *graces, *(one for one in deadlines if one != NEVER)})
 
     def judge(self, as_of_ns: int) -> Pass:
@@ -205,6 +218,7 @@ class StreamModel:
         self.runs.append(run)
         if self.config.archive is not None:
             self.archived |= {seq: (removed[seq], bases[seq]) for seq in rules}
+            self.archives.append(Archived(now_ns, removed))
         self.removed_seq = max(self.removed_seq, *rules)
         return run
 

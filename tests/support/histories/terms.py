@@ -7,6 +7,8 @@ from random import Random
 from typing import Any
 
 NAME = "ORDERS"
+NEIGHBOUR = "OTHERS"
+"""A second stream in the same warehouse."""
 SUBJECTS = ("s.a", "s.b", "s.c", "s.d")
 PERSON = "s.person-4f0c2b7d9a31"
 """A subject long enough to be searched for once it is erased."""
@@ -33,6 +35,8 @@ def random_terms(rng: Random) -> Terms:
             "min_segment": rng.choice([0, 400, "8MiB"]),
         },
     }
+    if terms["format"] == "delta" and rng.random() < 0.5:
+        terms["vectors"] = True
     if rng.random() < 0.4:
         terms["layout"] = "deadline"
     if retention == "interest":
@@ -42,6 +46,8 @@ def random_terms(rng: Random) -> Terms:
         terms["layout"] = "sequence"
     if retention == "limits" and rng.random() < 0.3:
         terms["archive"] = "archive"
+        if rng.random() < 0.6:
+            terms["archive_keep"] = rng.choice(["20s", "2m", "20m"])
     terms["allow_msg_ttl"] = rng.random() < 0.6
     if terms["allow_msg_ttl"] and "whole_segments" not in terms and rng.random() < 0.6:
         terms["subject_delete_marker_ttl"] = rng.choice(["1s", "20s", "1m30s"])

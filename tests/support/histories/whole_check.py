@@ -10,12 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 
 from retention.doctor.streams import check_stream
 from retention.errors import MissingMessageError, RetentionError
 from tests.support.histories.actors import Actors, done
 from tests.support.histories.erase_acts import search_erased
+from tests.support.histories.neighbour_acts import check_neighbour
 from tests.support.histories.stored import SECOND, Stored
 from tests.support.histories.stream_model import UNSURE, Run
 from tests.support.histories.terms import NAME
@@ -48,6 +49,7 @@ def check_whole(actors: Actors, *, ends: bool = False) -> None:
     _check_due(actors)
     _check_held(actors)
     search_erased(actors)
+    check_neighbour(actors)
     if ends:
         _check_end(actors)
 
@@ -84,7 +86,7 @@ def _check_stranger(actors: Actors) -> None:
         table = DeltaTable(str(place))
         listed = table.file_uris()
         assert all(Path(location).is_file() for location in listed), "a file is missing"
-        seen = table.to_pyarrow_table()
+        seen = pa.table(QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all())
         high = table.transaction_version("removed/0")
     else:
         partitioning = ds.partitioning(
