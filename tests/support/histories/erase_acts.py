@@ -126,10 +126,7 @@ def _erased(actors: Actors, report: ShownErasure, erased: list[Stored]) -> None:
             if gone & set(run.markers):
                 run.kept = frozenset()
     model.ids = {key: value for key, value in model.ids.items() if value[0] not in gone}
-    model.archived = {seq: kept for seq, kept in model.archived.items() if seq not in gone}
-    for copies in model.archives:
-        for seq in gone & copies.removed.keys():
-            del copies.removed[seq]
+    model.erase_archived(gone)
     model.erased += [message for message in erased if len(message.payload) >= TOKEN]
     _check_done(actors, report, erased)
 

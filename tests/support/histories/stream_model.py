@@ -216,7 +216,7 @@ class StreamModel:
         ended_ns = max(now_ns, started_ns(name, now_ns))
         run = Run(name, kind, ended_ns, removed, dict(rules), markers, bases)
         self.runs.append(run)
-        if self.config.archive is not None:
+        if self.config.archive is not None and kind != "erase":
             self.archived |= {seq: (removed[seq], bases[seq]) for seq in rules}
             self.archives.append(Archived(now_ns, removed))
         self.removed_seq = max(self.removed_seq, *rules)
@@ -258,6 +258,14 @@ class StreamModel:
                 del self.bases[marker]
                 self.removed_seq = max(self.removed_seq, marker)
                 self.archived.pop(marker, None)
+
+    def erase_archived(self, gone: set[int]) -> None:
+        """Take messages out of the archive."""
+        self.archived = {seq: kept for seq, kept in self.archived.items() if seq not in gone}
+        self.archives = [
+            Archived(each.as_of_ns, {s: m for s, m in each.removed.items() if s not in gone})
+            for each in self.archives
+        ]
 
     def restore(self) -> None:
         """Restore missing messages from the archive."""
