@@ -189,7 +189,7 @@ def test_what_stays_is_read_once_for_each_version_of_the_table(
     note.write_text(EVE)
     report = world.stream.erase(EVE, reason="request 7").apply()
     with monkeypatch.context() as patch:
-        patch.setattr(erasure_run, "_survivors", lambda *_: 1 // 0)
+        patch.setattr(erasure_run, "survivors", lambda *_: 1 // 0)
         [again] = world.stream.resume_erasures()
         assert again.record.traces == report.record.traces
         world.publish(1)
