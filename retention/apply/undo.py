@@ -43,9 +43,11 @@ from retention.context.maintenance import maintaining
 from retention.context.run_files import undo_location
 from retention.context.topic import has_data
 from retention.core.labels import on_stream
+from retention.core.spoken_commands import command
 from retention.core.table_requirements import AssertEpoch
 from retention.core.table_updates import SetDropped, set_epoch
 from retention.engines.select import Engines
+from retention.erasure.record import Erasures
 from retention.errors import RefusedError, RetentionError, UsageError
 from retention.history.kinds import (
     Dropped,
@@ -147,6 +149,7 @@ def _plan_undo(opened: OpenedStream, history: History, run: str) -> _UndoPlan:
         DamagedError: a record of the run differs from what was written.
     """
     outcome = _undoable(opened, history, run)
+    _refuse_erasing(opened, run)
     snapshot = opened.store.snapshot()
     _refuse_earlier_copy(opened, snapshot, outcome)
     later = [record for record in history.since(run) if _may_be_in_force(opened, record, snapshot)]
@@ -231,6 +234,22 @@ def _undoable(opened: OpenedStream, history: History, run: str) -> RunRecord:
             f"{opened.name}: run {run} erased its messages, which cannot be undone; import a backup if you have one"
         )
     return outcome
+
+
+def _refuse_erasing(opened: OpenedStream, run: str) -> None:
+    """Refuse a run with messages that an unfinished erasure is taking away.
+
+    Raises:
+        RefusedError: names the erasure.
+        DamagedError: the record of an erasure cannot be read.
+    """
+    for erasure in Erasures(opened.root, opened.name).unfinished():
+        if run in erasure.lost_undos:
+            raise RefusedError(
+                f"{opened.name}: run {run} cannot be undone: erasure {erasure.id}, which is unfinished, takes some of "
+                f"its messages for good; nothing was changed; {command('erase', opened.name, options='--resume')} "
+                "goes on with it"
+            )
 
 
 def _refuse_earlier_copy(opened: OpenedStream, snapshot: Snapshot, outcome: RunRecord) -> None:
