@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from retention.context.context import OpenedStream
 from retention.core.plain_strings import without_views
 from retention.core.vector_paths import data_path, stored_files
+from retention.errors import StorageError
 from retention.rules.erase import ErasedMessages
 from retention.schemas.messages import FILE_COLUMNS
 from retention.storage import files, local
@@ -188,6 +189,11 @@ def _final_path(path: str) -> str:
 
 
 def _examined(root: str, wanted: Wanted, holds: Sequence[Hold], path: str) -> DeadCopy | None:
+    """A file, if it has messages of an erasure, or was not written to its end; None: neither.
+
+    Raises:
+        StorageError: the storage failed, so that nobody can tell.
+    """
     location, messages = files.join(root, path), wanted(path)
     taken, held = 0, set[tuple[int, str]]()
     try:
@@ -196,6 +202,8 @@ def _examined(root: str, wanted: Wanted, holds: Sequence[Hold], path: str) -> De
             held.update(held_rows(rows, holds))
     except FileNotFoundError:
         return None
+    except StorageError:
+        raise
     except (OSError, pa.ArrowException, KeyError):
         # A writer was killed: nothing reads what it left, and what it has cannot be told.
         in_place = path.startswith(("_retention/staging/", "messages/"))

@@ -48,7 +48,7 @@ class Proof:
         no survivors: those of the same version, or of an earlier one if `former` is in the way anyhow.
 
         Raises:
-            StorageError: a place cannot be read.
+            StorageError: a place cannot be listed.
         """
         left = content.left if self.former or content.left_at == self.version else None
         needles = self._needles(content) if left is None else left
@@ -118,7 +118,12 @@ class Proof:
         yield from (place for place in sorted(places) if _is_in(place, self.places))
 
     def _unread(self, result: SearchResult) -> Iterator[str]:
-        return (location for location in result.unread if _is_in(location, self.decodable))
+        unreadable = set(result.unreadable)
+        return (
+            location
+            for location in result.unread
+            if location in unreadable or _is_in(location, self.decodable)
+        )
 
 
 def _is_in(location: str, places: Iterable[str]) -> bool:

@@ -15,6 +15,7 @@ from retention.erasure.encodings import FORMS, MAX_GROWTH, RAW, unescaped
 from retention.erasure.needles import KINDS, Needles
 from retention.erasure.patterns import MAX_WINDOWS, Match, PatternIndex
 from retention.erasure.readable import UndecodableError, View, views
+from retention.errors import StorageError
 from retention.storage import files
 from retention.storage.parallel import in_threads
 
@@ -51,6 +52,8 @@ class SearchResult:
     """The files that could not be decoded, or not wholly; their bytes as stored were searched."""
     vanished: tuple[str, ...] = ()
     """The files that were listed, and deleted before they were read."""
+    unreadable: tuple[str, ...] = ()
+    """The files that the storage did not let us read to their end, such as for want of a permission."""
 
     @property
     def is_clean(self) -> bool:
@@ -60,7 +63,7 @@ class SearchResult:
     @property
     def unread(self) -> tuple[str, ...]:
         """The files of which the search cannot tell what they contain."""
-        return tuple(sorted({*self.undecodable, *self.vanished}))
+        return tuple(sorted({*self.undecodable, *self.vanished, *self.unreadable}))
 
 
 @dataclass
@@ -75,6 +78,7 @@ class _FileSearch:
     bytes_decoded: int = 0
     is_undecodable: bool = False
     is_vanished: bool = False
+    is_unreadable: bool = False
 
     def run(self, path: str) -> _FileSearch:
         """Search the path of the file, then all its views."""
@@ -89,6 +93,8 @@ class _FileSearch:
                         self.bytes_decoded += length
         except FileNotFoundError:
             self.is_vanished = True
+        except StorageError:
+            self.is_unreadable = True
         return self
 
     def search_text(self, path: str) -> bool:
@@ -146,7 +152,7 @@ def search(places: Sequence[str], needles: Needles, *, spared: Sequence[str] = (
         spared: files, and directories with all files below, that are not searched.
 
     Raises:
-        StorageError: a place cannot be read.
+        StorageError: a place cannot be listed.
     """
     wanted = [each for each in _files_below(places) if not _is_in(each[0], spared)]
     result = SearchResult()
@@ -181,6 +187,7 @@ def _search_files(
         sum(each.bytes_decoded for each in done),
         tuple(each.location for each in done if each.is_undecodable),
         tuple(each.location for each in done if each.is_vanished),
+        tuple(each.location for each in done if each.is_unreadable),
     )
 
 
@@ -206,7 +213,9 @@ def _files_below(places: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield place, place.rpartition("/")[2]
             continue
         for name in files.walk(place):
-            yield files.join(place, name), name
+            location = files.join(place, name)
+            if not files.is_special(location):
+                yield location, name
 
 
 def _linked(place: str, visited: set[str]) -> Iterator[str]:
@@ -214,11 +223,12 @@ def _linked(place: str, visited: set[str]) -> Iterator[str]:
 
     A stream whose name has escapes links to its table, which is beside it.
     """
-    inside = Path(place).resolve()
+    inside = Path(os.path.realpath(place))
     visited.add(str(inside))
     for parent, names, _ in os.walk(place):
         for name in names:
-            target = Path(parent, name).resolve() if Path(parent, name).is_symlink() else None
+            linked = Path(parent, name)
+            target = Path(os.path.realpath(linked)) if linked.is_symlink() else None
             if target and str(target) not in visited and not target.is_relative_to(inside):
                 visited.add(str(target))
                 yield str(target)

@@ -306,6 +306,12 @@ def walk(directory: str) -> list[str]:
     return sorted(info.path.removeprefix(head) for info in infos if info.type == fs.FileType.File)
 
 
+def is_special(location: str) -> bool:
+    """Whether a location is a pipe, a socket or a device, which has no content, and which may block who opens it."""
+    path = Path(location)
+    return not is_remote(location) and path.exists() and not (path.is_file() or path.is_dir())
+
+
 def lengths(locations: Sequence[str]) -> list[int | None]:
     """Lengths of many files, in order; None for a missing file."""
     if not locations or not is_remote(locations[0]):

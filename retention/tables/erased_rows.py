@@ -23,7 +23,7 @@ from retention.delta.snapshot import DeltaSnapshot
 from retention.delta.vectors import bitmap_of, positions_of, read_vector
 from retention.engine_port import Engine
 from retention.erasure.encodings import MIN_BYTES
-from retention.errors import DamagedError
+from retention.errors import DamagedError, StorageError
 from retention.planners.table_rows import NarrowFile, key_bytes, read_narrow
 from retention.rules.tables.erase import ErasedKeys, columns_of, narrow_name
 from retention.storage import files
@@ -152,13 +152,14 @@ def former_files(
         for path in sorted(files.walk(snapshot.root) if among is None else among)
         if path.endswith(".parquet") and path not in live
         if not files.join(snapshot.root, path).startswith(log_directory(snapshot.root))
+        if not files.is_special(files.join(snapshot.root, path))
     ]
     former = []
     for path in paths:
         add = {"path": quote(path), "partitionValues": _partition_of(path), "size": 0}
         try:
             [rows] = _matching(snapshot, keys, [add], [0], choose)
-        except DamagedError:
+        except (DamagedError, StorageError):
             # The search names what nobody can read.
             continue
         if rows:

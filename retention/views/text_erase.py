@@ -127,6 +127,8 @@ def _owners_text(report: ErasureReport, location: str) -> Iterator[str]:
         yield "    t.alter.set_table_properties("
         yield '        {"delta.logRetentionDuration": now, "delta.deletedFileRetentionDuration": now})'
         yield "    t.create_checkpoint(); t.cleanup_metadata()"
+    if any("/_sidecars/" in each for each in in_log):
+        yield "  it leaves sidecars: after it, delete the files listed in _sidecars, and the checkpoints that name them"
 
 
 def unfinished_clause(records: Sequence[ErasureRecord]) -> str:
