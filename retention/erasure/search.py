@@ -235,7 +235,11 @@ def _linked(place: str, visited: set[str]) -> Iterator[str]:
 
 
 def _is_file(place: str) -> bool:
-    return files.length(place) is not None if files.is_remote(place) else Path(place).is_file()
+    """Whether a place is a file, or a link that leads nowhere."""
+    if files.is_remote(place):
+        return files.length(place) is not None
+    path = Path(place)
+    return path.is_file() or (path.is_symlink() and not path.is_dir())
 
 
 def _is_in(location: str, places: Sequence[str]) -> bool:
