@@ -48,6 +48,7 @@ from retention.errors import (
     DamagedError,
     RetentionError,
     StalePlanError,
+    VerificationError,
 )
 from retention.history.kinds import Erased
 from retention.history.runs import history_of
@@ -239,8 +240,8 @@ def _removed(
             carry_out(opened, survey.planned, ExecutionTerms(engines), history, run, started)
         except (ConflictError, StalePlanError):
             continue
-        except DamagedError:
-            # A process that took the lease over may have carried the erasure out, and deleted the file.
+        except (DamagedError, VerificationError):
+            # A process that took the lease over may have carried the erasure out, and deleted files.
             if not _has_changed(opened, survey):
                 raise
             continue
