@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import pyarrow.compute as pc
 
 from retention.apply.archive_erasure import beyond_reach, erase_in_archives
-from retention.apply.archive_survey import ArchiveSurvey, archives_of
+from retention.apply.archive_survey import ArchiveSurvey
 from retention.apply.dropped_tables import erased_by_file
 from retention.apply.erasure_survey import (
     ErasureSurvey,
@@ -21,6 +21,7 @@ from retention.apply.erasure_survey import (
 )
 from retention.apply.erasure_survivors import of_other_streams, survivors
 from retention.apply.execute import ExecutionTerms, carry_out
+from retention.apply.kept_request import KeptRequest, instants_to_keep, kept_request
 from retention.apply.undo_records import kept_runs
 from retention.context.context import OpenedStream, has_table
 from retention.context.holds import holds_ledger
@@ -52,7 +53,7 @@ from retention.errors import (
 )
 from retention.history.kinds import Erased
 from retention.history.runs import history_of
-from retention.rules.erase import Erase, ErasedMessages
+from retention.rules.erase import ErasedMessages
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.stores.archive_erasures import read_replacements
@@ -100,8 +101,8 @@ def begin_erasure(
     """
     erasures = erasures_of(opened)
     erasures.delete_unrecorded()
-    request = {**request, "instants": _instants(survey)}
-    content = NeedleFile(request, reason, needles_of_rows(survey.rows()))
+    kept = {**request, "instants": instants_to_keep(survey)}
+    content = NeedleFile(kept, reason, needles_of_rows(survey.rows()))
     erasures.write_needles(record, content)
     record = with_files(record, survey)
     erasures.write(record)
@@ -144,16 +145,8 @@ def finish_erasure(
         return report_of(opened, erasures.close(record))
     with labelled(step=f"erasure {record.id}"):
         content = erasures.read_needles(record)
-        named = content.request
-        messages = ErasedMessages(
-            tuple(named["subjects"]),
-            tuple(named["seqs"]),
-            record.below,
-            tuple(named.get("times", ())),
-        )
-        wanted = _Request(
-            Erase(record.id, messages), tuple(map(_instant, named.get("instants", ())))
-        )
+        wanted = kept_request(record, content)
+        messages = wanted.request.messages
         if has_table(opened):
             record, survey = _removed(opened, wanted, record, engines, survey)
             _delete_copies(opened, messages)
@@ -190,30 +183,9 @@ def report_of(opened: OpenedStream, record: ErasureRecord) -> ErasureReport:
     )
 
 
-@dataclass(frozen=True)
-class _Request:
-    """The request of an erasure, as its needle file has it."""
-
-    request: Erase
-    instants: tuple[tuple[int, int], ...]
-    """Sequences and times of its messages, if it names sequences and there are archives."""
-
-
-def _instants(survey: ErasureSurvey) -> list[list[int]]:
-    """The sequences and times of messages named by sequence, by which other histories' copies are recognized."""
-    if not survey.request.messages.seqs or not archives_of(survey.opened):
-        return []
-    return [list(instant) for instant in sorted(survey.instants)]
-
-
-def _instant(pair: Sequence[int]) -> tuple[int, int]:
-    seq, ts_ns = pair
-    return seq, ts_ns
-
-
 def _removed(
     opened: OpenedStream,
-    wanted: _Request,
+    wanted: KeptRequest,
     record: ErasureRecord,
     engines: Engines,
     first: ErasureSurvey | None,

@@ -152,7 +152,7 @@ def test_an_earlier_head_is_known_as_long_as_nothing_before_it_was_rewritten(
 
 
 def test_erasing_a_value_and_its_salt_breaks_no_link(history: History, tmp_path: Path) -> None:
-    request = RecordedRequest.of(Purge(subject="users.ada"))
+    request = RecordedRequest.of(Purge(subject="users.zoe"))
     record = Requested(run=RUNS[0], kind="purge", as_of_ns=1, request=request, reason="by Ada")
     intent = committed(history.chained(record, 0))
     link = counter_of(history.begin(intent))
@@ -169,7 +169,7 @@ def test_erasing_a_value_and_its_salt_breaks_no_link(history: History, tmp_path:
         for field in ("request", "reason", "salts"):
             del erased[field]
         (tmp_path / name).write_text(json.dumps(with_checksum(erased)), encoding="utf-8")
-        assert "ada" not in (tmp_path / name).read_text(encoding="utf-8").lower()
+        assert "zoe" not in (tmp_path / name).read_text(encoding="utf-8").lower()
     assert walked(history, last).findings == ()
 
 
