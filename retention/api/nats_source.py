@@ -22,11 +22,11 @@ _BATCH_MESSAGES = 20_000
 _BATCH_BYTES = 8 << 20
 _PARTITIONS = 2
 _COMMON = ("stream", "path", "server", "context", "start", "partitions")
-_OPTIONS = {
+OPTIONS = {
     False: (*_COMMON, "end"),
     True: (*_COMMON, "maxMessagesPerTrigger", "failOnDataLoss"),
 }
-"""Of a batch, and of a streaming query."""
+"""The options of a batch query, and of a streaming query (True)."""
 _SECRETS = ("user", "password", "token", "creds", "nkey", "user_jwt", "seed", "jwt", "key", "cert")
 
 
@@ -127,7 +127,7 @@ def reading_of(options: Mapping[str, str], *, is_streaming: bool) -> LiveReading
 
 
 def _refuse_others(options: Mapping[str, str], *, is_streaming: bool) -> None:
-    known = _OPTIONS[is_streaming]
+    known = OPTIONS[is_streaming]
     lower = [name.lower() for name in known]
     for option in options:
         if option.lower() in _SECRETS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -163,10 +164,10 @@ def test_a_task_reads_only_the_stream_that_was_planned(server: NatsProcess, brok
     rows = pa.concat_tables(stream.tables(Span(31, 40, created, fails_on_loss=True)))
     assert rows.to_pylist() == plainly(remote, 31)
     with pytest.raises(RefusedError, match="made anew"):
-        list(stream.tables(Span(31, 40, "2020-01-01T00:00:00Z", fails_on_loss=False)))
+        next(stream.tables(Span(31, 40, "2020-01-01T00:00:00Z", fails_on_loss=False)))
     broker.api("STREAM.PURGE.PLANNED", {"seq": 36})
     with pytest.raises(RefusedError, match="removed sequences 31 to 35"):
-        list(stream.tables(Span(31, 40, created, fails_on_loss=True)))
+        next(stream.tables(Span(31, 40, created, fails_on_loss=True)))
     left = pa.concat_tables(stream.tables(Span(31, 40, created, fails_on_loss=False)))
     assert left["seq"].to_pylist() == [36, 37, 38, 39, 40]
 
@@ -245,6 +246,9 @@ def test_a_query_begins_with_what_the_stream_still_holds() -> None:
 )
 def test_the_end_of_a_batch(start: Offset, sentence: str | None, accepted: Offset) -> None:
     assert latest_offset(start, NOW, LENIENT, None) == accepted
+    limited = latest_offset(start, NOW, LENIENT, 5)
+    held = start.created == NOW.created and start.next > NOW.first_seq
+    assert limited.next == min((start.next if held else NOW.first_seq) + 5, NOW.last_seq + 1)
     if sentence is None:
         assert latest_offset(start, NOW, STRICT, None) == accepted
     else:
@@ -268,7 +272,8 @@ def test_a_repeated_batch_is_compared_with_the_stream(
     span = span_of(start, end, NOW, LENIENT)
     assert (None if span is None else (span.first, span.last)) == accepted
     if sentence is None:
-        span_of(start, end, NOW, STRICT)
+        strict = span_of(start, end, NOW, STRICT)
+        assert strict == (span and replace(span, fails_on_loss=True))
     else:
         with pytest.raises(RefusedError, match=sentence):
             span_of(start, end, NOW, STRICT)
