@@ -86,7 +86,7 @@ class NatsStream:
             refuse_changed(span, _state_of(remote.info(), connection), span.first - 1)
             read_to = span.first - 1
             for rows in remote.read(span.first, span.last, _BATCH_MESSAGES, _BATCH_BYTES):
-                read_to = _contiguous(rows, read_to)
+                read_to = contiguous(rows, read_to)
                 yield rows
             refuse_changed(span, _state_of(remote.info(), connection), read_to)
 
@@ -214,8 +214,8 @@ def _refuse_consumed(title: str, info: StreamInfo) -> None:
         )
 
 
-def _contiguous(rows: pa.Table, read_to: int) -> int:
-    """The end of the sequences without a gap after `read_to`."""
+def contiguous(rows: pa.Table, read_to: int) -> int:
+    """The end of the sequences without a gap after `read_to`; `rows` ascend, and begin after it."""
     seqs = rows.column("seq").to_numpy()
     if seqs[0] != read_to + 1:
         return read_to

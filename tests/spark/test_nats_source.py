@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 import retention
-from retention.api.nats_source import NatsStream, reading_of
+from retention.api.nats_source import NatsStream, contiguous, reading_of
 from retention.engines.spark.live_offsets import (
     LiveState,
     Offset,
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 FORGOTTEN_AFTER_S = 2.2
 """A server that deletes a stream forgets it by then."""
+LARGE = 900_000
+"""Bytes of a payload; 16 MiB are on their way to a reader."""
 BLOCK = b"NATS/1.0\r\nA: \xff b\r\n\r\n"
 NOW = LiveState("stream S at host:1", "T1", 11, 50)
 STRICT = Reach(1, fails_on_loss=True)
@@ -172,17 +174,43 @@ def test_a_task_reads_only_the_stream_that_was_planned(server: NatsProcess, brok
     assert left["seq"].to_pylist() == [36, 37, 38, 39, 40]
 
 
+def test_a_stream_that_is_made_anew_while_a_task_reads_is_refused(
+    server: NatsProcess, broker: Admin
+) -> None:
+    filled(broker, "ANEW", 40)
+    stream = NatsStream("ANEW", server.url, None)
+    reading = stream.tables(Span(31, 40, stream.state().created, fails_on_loss=True))
+    next(reading)
+    broker.api("STREAM.DELETE.ANEW")
+    broker.create("ANEW")
+    with pytest.raises(RefusedError, match="made anew"):
+        list(reading)
+
+
 def test_messages_that_are_removed_while_a_task_reads_are_told(
     server: NatsProcess, broker: Admin
 ) -> None:
-    filled(broker, "RACING", 40)
-    stream = NatsStream("RACING", server.url, None)
-    reading = stream.tables(Span(31, 40, stream.state().created, fails_on_loss=True))
-    next(reading)
-    broker.api("STREAM.DELETE.RACING")
-    broker.create("RACING")
-    with pytest.raises(RefusedError, match="made anew"):
-        list(reading)
+    broker.create("RACE")
+    broker.publish("RACE.a", [bytes(LARGE)] * 40)
+    stream = NatsStream("RACE", server.url, None)
+    created = stream.state().created
+    strict, lenient = (
+        stream.tables(Span(2, 40, created, fails_on_loss=fails)) for fails in (True, False)
+    )
+    seqs = [*next(strict)["seq"].to_pylist(), *next(lenient)["seq"].to_pylist()]
+    broker.api("STREAM.PURGE.RACE", {"seq": 40})
+    left = pa.concat_tables(lenient)["seq"].to_pylist()
+    assert left[-1] == 40
+    assert len(left) < 39 - max(seqs), "some were removed before they were read"
+    with pytest.raises(RefusedError, match=r"removed sequences \d+ to 39 "):
+        list(strict)
+
+
+@pytest.mark.parametrize(
+    ("seqs", "read_to"), [([5, 6, 7], 7), ([5, 7, 8], 5), ([6, 7], 4), ([5], 5)]
+)
+def test_the_end_of_what_is_read_without_a_gap(seqs: list[int], read_to: int) -> None:
+    assert contiguous(pa.table({"seq": seqs}), 4) == read_to
 
 
 @pytest.mark.parametrize("policy", ["workqueue", "interest"])
