@@ -260,6 +260,7 @@ def test_a_query_begins_with_what_the_stream_still_holds() -> None:
     assert span_of(begin, end, NOW, STRICT) == Span(11, 20, "T1", fails_on_loss=False)
     with pytest.raises(RefusedError, match="ends at sequence 50, and the option `start` is 52"):
         first_offset(NOW, Reach(52, fails_on_loss=True))
+    assert first_offset(NOW, Reach(51, fails_on_loss=True)) == Offset("T1", 51)
 
 
 @pytest.mark.parametrize(

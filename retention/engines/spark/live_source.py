@@ -48,7 +48,7 @@ class LiveStream(Protocol):
 
 @dataclass(frozen=True)
 class LiveReading:
-    """What the options of a query name."""
+    """A stream and the sequences of it that the options of a query name."""
 
     stream: LiveStream
     reach: Reach
