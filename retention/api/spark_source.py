@@ -1,9 +1,10 @@
-"""The Spark data source `retention`, and its registration in a session."""
+"""The Spark data source `retention`, and the registration of this package's formats in a session."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from retention.api.nats_source import NatsSource
 from retention.engines.spark.arrow_batches import are_by_rows, bound_bytes
 from retention.engines.spark.data_source import BatchTarget, SourceView, ViewSource
 from retention.engines.spark.session import refuse_stopped
@@ -43,7 +44,7 @@ class RetentionSource(ViewSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format `retention` known to a session, for as long as it lasts.
+    """Make the formats `retention` and `nats` known to a session, for as long as it lasts.
 
     Bytes limit the session's Arrow batches from now on: a streaming query cannot report a row that is too long.
 
@@ -53,4 +54,5 @@ def register(spark: SparkSession) -> None:
     refuse_stopped(spark)
     if are_by_rows(spark):
         bound_bytes(spark)
-    spark.dataSource.register(RetentionSource)
+    for source in (RetentionSource, NatsSource):
+        spark.dataSource.register(source)

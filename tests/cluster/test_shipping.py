@@ -13,9 +13,12 @@ import pytest
 
 from tests.support.cluster import Brought, Cluster, worker_python
 from tests.support.jobs import run_job
+from tests.support.nats_process import admin, nats_process
 from tests.support.sandboxes import configured, lines, opened
 
-APPENDING, READING = (Path(__file__).with_name(f"{name}.py") for name in ("appending", "reading"))
+APPENDING, READING, LIVE = (
+    Path(__file__).with_name(f"{name}.py") for name in ("appending", "reading", "live_reading")
+)
 FORMATS = ("delta", "parquet")
 STREAMS = [
     {
@@ -39,6 +42,15 @@ def brought(request: pytest.FixtureRequest) -> Brought:
 def sequences(folder: Path, name: str) -> list[int]:
     tables = opened(folder, *STREAMS).stream(name).messages()
     return [seq for rows in tables for seq in rows["seq"].to_pylist()]
+
+
+def unpack_for_the_driver(cluster: Cluster, brought: Brought) -> None:
+    """The driver plans with the tasks' Python, in its own working directory."""
+    place = cluster.folder / "environment"
+    if not place.exists():
+        place.mkdir()
+        archive = str(brought.options[1]).removesuffix("#environment")
+        subprocess.run(["tar", "-xzf", archive, "-C", place], check=True)
 
 
 @pytest.mark.thorough
@@ -134,13 +146,28 @@ def test_messages_are_read_and_appended_again_by_workers(
     for name in FORMATS:
         for part in ("a", "b", "a"):
             warehouse.stream(name.upper()).publish(lines(20, f"{name}.{part}"))
-    # The driver plans with the tasks' Python, in its own working directory.
-    archive = str(by_environment.options[1]).removesuffix("#environment")
-    (cluster.folder / "environment").mkdir()
-    subprocess.run(["tar", "-xzf", archive, "-C", cluster.folder / "environment"], check=True)
+    unpack_for_the_driver(cluster, by_environment)
     done = cluster.submit(by_environment, READING, folder / "w", "DELTA", "PARQUET")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-2:] == ["DELTA 120 80", "PARQUET 120 80"]
+
+
+@pytest.mark.cluster
+def test_a_live_stream_is_read_and_followed_by_workers(
+    cluster: Cluster, folder: Path, by_environment: Brought
+) -> None:
+    unpack_for_the_driver(cluster, by_environment)
+    (folder / "nats").mkdir()
+    with nats_process(folder / "nats") as server, admin(server.url) as broker:
+        broker.create("LIVE")
+        broker.publish("LIVE.a", [b"%d" % number for number in range(1000)])
+        for _ in range(2):
+            done = cluster.submit(by_environment, LIVE, server.url, "LIVE", folder)
+            assert done.returncode == 0, done.stderr
+            held = broker.last_seq("LIVE")
+            expected = [f"read {held} {held}", f"written {held} {held}"]
+            assert done.stdout.splitlines()[-2:] == expected
+            broker.publish("LIVE.b", [b"later"] * 50)
 
 
 @pytest.mark.cluster

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import retention
+from retention.api.nats_source import OPTIONS
 from retention.doctor.spark import NEEDED, ON_S3
+from tests.support.nats_process import admin, nats_process
 from tests.support.pages import blocks
 from tests.support.sandboxes import ORDERS, configured, lines, opened
 
@@ -38,7 +41,7 @@ def test_the_files_that_it_names_are_there() -> None:
 def test_the_code_for_reading_and_writing_runs(spark: SparkSession, tmp_path: Path) -> None:
     opened(tmp_path, ORDERS).stream("ORDERS").publish(lines(3))
     configured(tmp_path, ORDERS)
-    reading, writing = blocks(PAGE, "python")
+    reading, writing, _ = blocks(PAGE, "python")
     found: dict[str, Any] = {"spark": spark}
     exec(reading.replace("/srv/lake", str(tmp_path)), found)  # noqa: S102
     assert found["orders"].load("ORDERS").count() == 3
@@ -47,3 +50,29 @@ def test_the_code_for_reading_and_writing_runs(spark: SparkSession, tmp_path: Pa
     exec(writing.replace("/srv/lake", str(tmp_path)), found)  # noqa: S102
     found["query"].awaitTermination()
     assert found["orders"].load("ORDERS").count() == 6
+
+
+@pytest.mark.spark
+def test_the_code_for_a_live_stream_runs(spark: SparkSession, tmp_path: Path) -> None:
+    retention.register(spark)
+    with nats_process(tmp_path) as server, admin(server.url) as broker:
+        broker.create("ORDERS")
+        broker.publish("ORDERS.ann", [b"1", b"2", b"3"])
+        [code] = [block for block in blocks(PAGE, "python") if 'format("nats")' in block]
+        code = code.replace("/srv/lake", str(tmp_path)).replace("nats://localhost:4222", server.url)
+        found: dict[str, Any] = {"spark": spark}
+        exec(code, found)  # noqa: S102
+        found["query"].awaitTermination()
+        assert found["live"].load("ORDERS").count() == 2, "the options of a reader stay"
+    rows = spark.read.parquet(str(tmp_path / "live")).sort("seq").collect()
+    assert [bytes(row.payload) for row in rows] == [b"1", b"2", b"3"]
+
+
+def test_the_options_of_a_live_stream_are_those_of_the_table() -> None:
+    [table] = re.findall(r"\| option \| means \|\n(.*?)\n\n", PAGE, re.DOTALL)
+    named = {
+        name
+        for line in table.splitlines()[1:]
+        for name in re.findall("`(\\w+)`", line.split("|")[1])
+    }
+    assert named | {"path"} == {name for names in OPTIONS.values() for name in names}

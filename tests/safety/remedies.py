@@ -229,6 +229,13 @@ KINDS = {
         r"raise it by what comes between two passes|those of the server do not act here",
         ("retention/doctor/test_synced.py::test_the_doctor_says_what_a_pass_would_remove",),
     ),
+    "a query on a live stream": Kind(
+        r"\{_ACCEPT\}|\{_LOSS\}=false|the option `start` is .* or before$",
+        (
+            "spark/test_nats_source.py::test_a_query_begins_with_what_the_stream_still_holds",
+            "spark/test_nats_source.py::test_a_query_fails_where_messages_were_missed_or_the_stream_is_another",
+        ),
+    ),
     "undo another run first": Kind(
         r"undo that one first", (f"{_OWN}runs_are_undone_in_the_order_that_is_told",)
     ),

@@ -28,6 +28,8 @@ from retention.storage.outputs import OutputKind, open_output
 DISTRIBUTION = "lake-retention"
 FOR_SPARK = (DISTRIBUTION, "spark")
 """The extra with requirements that workers also need."""
+FOR_NATS = ((DISTRIBUTION, "nats"), ("nats-py", "nkeys"))
+"""Extras that tasks need to read a live server; they are packed if they are installed."""
 OF_THE_CLUSTER = ("pyspark", "delta-spark")
 """Distributions that come with the cluster's Spark, and must have its version."""
 _NOT_PACKED = {
@@ -133,7 +135,7 @@ def required(distribution: str = DISTRIBUTION) -> list[metadata.Distribution]:
 
 
 def _requirements(distribution: str) -> Iterator[tuple[str, bool]]:
-    """Normalized name of each requirement, and whether it depends on the machine; the only extra is `FOR_SPARK`."""
+    """Normalized name of each requirement, and whether it may be missing; the extras are `FOR_SPARK` and `FOR_NATS`."""
     try:
         stated = metadata.requires(distribution) or []
     except metadata.PackageNotFoundError:
@@ -146,8 +148,9 @@ def _requirements(distribution: str) -> Iterator[tuple[str, bool]]:
         if match is None:
             continue
         extra = _EXTRA.search(match[2] or "")
-        if extra is None or (distribution, extra[1]) == FOR_SPARK:
-            is_conditional = match[2] is not None and extra is None
+        wanted_by = (distribution, extra[1]) if extra else None
+        if wanted_by in (None, FOR_SPARK, *FOR_NATS):
+            is_conditional = match[2] is not None and wanted_by != FOR_SPARK
             yield re.sub(r"[-_.]+", "-", match[1]).lower(), is_conditional
 
 

@@ -28,6 +28,19 @@ def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatc
         required()
 
 
+def test_the_client_of_a_live_server_is_packed_if_it_is_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = {
+        "lake-retention": ["nats-py[nkeys]>=2.16; extra == 'nats'", "duckdb; extra == 'bench'"],
+        "nats-py": ["nkeys; extra == 'nkeys'", "aiohttp; extra == 'aiohttp'"],
+    }
+    monkeypatch.setattr(metadata, "requires", lambda name: asked.get(name, []))
+    assert [distribution.name for distribution in required()] == ["nats-py", "nkeys"]
+    asked["lake-retention"] = ["no-such-package; extra == 'nats'"]
+    assert required() == []
+
+
 def test_an_interpreter_that_cannot_be_moved_is_refused_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
