@@ -221,6 +221,26 @@ def test_a_followed_stream_is_a_second_behind_until_it_is_sealed(
     assert_equal(warehouse, nats, stream, tmp_path)
 
 
+def test_a_followed_stream_goes_on_after_a_gap_at_its_end(
+    nats: Nats, stream: str, tmp_path: Path
+) -> None:
+    warehouse = copying(tmp_path, nats, stream)
+    last = nats.info(stream)["state"]["last_seq"]
+    nats.request(f"STREAM.MSG.DELETE.{stream}", {"seq": last})
+    outcomes: list[Any] = []
+    follower = threading.Thread(target=lambda: outcomes.append(warehouse.follow("COPY")))
+    follower.start()
+    time.sleep(2.5)
+    nats.publish([(f"{stream}.late", b"live", None)])
+    time.sleep(1.5)
+    nats.update(nats.info(stream)["config"] | {"sealed": True})
+    follower.join(30)
+    assert not follower.is_alive()
+    assert outcomes[0].value is not None, outcomes[0].sentence
+    assert (outcomes[0].value.ended, outcomes[0].value.behind) == ("sealed", 0)
+    assert_equal(warehouse, nats, stream, tmp_path)
+
+
 def test_consumers_and_the_configuration_come_along(
     nats: Nats, stream: str, tmp_path: Path
 ) -> None:

@@ -68,8 +68,7 @@ def test_everything_is_copied_once_over_kills_of_the_sync_and_of_the_server(
                 time.sleep(chance.uniform(0, 1.5))
             process.kill()
             process.communicate()
-        last = ended(sync(tmp_path, "--once"))
-        assert last["messages"] > 0
+        ended(sync(tmp_path, "--once"))
     final = ended(sync(tmp_path, "--once"))
     with server.connected() as connection:
         state = connection.info(NAME)["state"]

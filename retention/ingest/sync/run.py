@@ -151,7 +151,14 @@ class _SyncRun:
 
     def follow(self) -> bool:
         """Copy what comes, until the server's stream is sealed; returns whether it is."""
-        bounds, last_seq = self._bounds, self.info.last_seq
+        while self._follow_to_gap():
+            # A connection has one reader at a time, and only one with an end tells that the last messages are gone.
+            self.catch_up(self.info.last_seq)
+        return self.info.is_sealed
+
+    def _follow_to_gap(self) -> bool:
+        """Copy what comes; returns whether nothing more came although the server has assigned more sequences."""
+        bounds = self._bounds
         batches = self._remote.follow(
             self.start.first, bounds.batch_messages, bounds.batch_bytes, bounds.linger_s
         )
@@ -159,14 +166,13 @@ class _SyncRun:
             for rows in batches:
                 if rows.num_rows:
                     self._take_new(rows)
-                    continue
-                if self.start.held < last_seq:
-                    self.catch_up(last_seq)
-                self.info = self._checked(self.start.held)
-                self._along(self.start.held)
-                if self.info.is_sealed and self.start.held >= self.info.last_seq:
+                elif self.start.held < self.info.last_seq:
                     return True
-                last_seq = self.info.last_seq
+                else:
+                    self.info = self._checked(self.start.held)
+                    self._along(self.start.held)
+                    if self.info.is_sealed and self.start.held >= self.info.last_seq:
+                        return False
         return False
 
     def catch_up(self, end: int) -> None:
