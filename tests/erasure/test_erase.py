@@ -19,12 +19,14 @@ from retention.apply import erasure_run
 from retention.apply.erasure_run import erasures_of
 from retention.apply.erasure_survey import survey_erasure
 from retention.core.units import SECOND
+from retention.erasure import copies
 from retention.erasure.record import ErasureRecord
 from retention.errors import (
     DamagedError,
     MissingMessageError,
     RefusedError,
     RetentionError,
+    StorageError,
     UsageError,
     VerificationError,
 )
@@ -214,6 +216,36 @@ def test_the_same_request_again_takes_what_came_since(tmp_path: Path, store: str
     assert [report.is_done for report in world.stream.resume_erasures()][-1:] == [True]
     assert all(report.is_done for report in world.stream.erasures())
     assert (world.subjects().count(EVE), world.left()) == (0, [])
+
+
+def test_an_undo_waits_for_an_unfinished_erasure(tmp_path: Path) -> None:
+    world = World(tmp_path, "parquet")
+    world.publish(2)
+    run = world.stream.purge(EVE, keep=1).apply().run
+    (tmp_path / "note.txt").write_text(EVE)
+    assert not world.stream.erase(EVE, reason="request 7").apply().is_done
+    with pytest.raises(RefusedError, match="which is unfinished, takes some of its messages"):
+        world.warehouse.undo(run)
+
+
+def test_a_file_that_the_storage_does_not_read_is_not_taken_for_torn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, "delta")
+    world.publish(2)
+    world.stream.purge().apply()
+    before = sorted((tmp_path / "streams").rglob("*.parquet"))
+
+    def failing(location: str, _columns: object) -> None:
+        raise StorageError(f"{location}: the storage failed")
+
+    request = world.stream.erase(EVE, reason="request 7")
+    with monkeypatch.context() as patched:
+        patched.setattr(copies, "rows_of", failing)
+        with pytest.raises(StorageError):
+            request.apply()
+    assert sorted((tmp_path / "streams").rglob("*.parquet")) == before
+    assert world.stream.erase(EVE, reason="request 7").apply().is_done
 
 
 def test_an_unfinished_erasure_is_finished_by_any_run(tmp_path: Path) -> None:
