@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from retention.apply.compact import CompactionLimits
+from retention.core.units import INT64_MAX
 from retention.errors import RefusedError, StalePlanError, UsageError
 from tests.support.histories.actors import Actors, done, refused
 from tests.support.histories.archive_acts import forget, restore
@@ -31,7 +32,7 @@ def wait(actors: Actors, rng: Random) -> None:
     """Advance time in whole milliseconds, often to an edge at which something becomes due, or to just before it."""
     now_ns = actors.clock()
     edges = [-(-edge // MS) * MS for edge in actors.model.edges(actors.grace_ns)]
-    ahead = [edge for edge in edges if edge > now_ns + MS]
+    ahead = [edge for edge in edges if now_ns + MS < edge < INT64_MAX]
     if ahead and rng.random() < 0.5:
         by_ns = rng.choice(ahead[:3]) - now_ns - rng.choice([0, 0, MS])
     else:
