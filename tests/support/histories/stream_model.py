@@ -244,9 +244,9 @@ class StreamModel:
             return ERASED
         if run.lost:
             return GRACE_OVER
-        if run.removed.keys() & self.live.keys():
-            return THERE_AGAIN
-        return None if run.kept is None else UNSURE
+        if run.kept is not None:
+            return UNSURE
+        return THERE_AGAIN if run.removed.keys() & self.live.keys() else None
 
     def undo(self, run: Run) -> None:
         """Restore the messages removed by a run, and remove its markers, in any segment."""
