@@ -11,10 +11,10 @@ from retention.apply.dropped_tables import erased_by_file
 from retention.context.context import OpenedStream
 from retention.core.progress import with_progress
 from retention.core.spoken_commands import command
-from retention.core.subjects import path_name
 from retention.core.wording import counted
 from retention.datafile.parquet import read_columns
 from retention.erasure.copies import removed_rows
+from retention.erasure.proof import directories_of_others
 from retention.erasure.record import ErasureRecord
 from retention.errors import VerificationError
 from retention.rules.erase import ErasedMessages
@@ -64,8 +64,4 @@ def survivors(
 def of_other_streams(opened: OpenedStream) -> Iterator[str]:
     """The directories of other streams, their histories, and tables in place."""
     yield files.join(opened.warehouse, "tables")
-    for kind in ("streams", "runs"):
-        directory = files.join(opened.warehouse, kind)
-        for name in files.directories(directory):
-            if name != path_name(opened.name):
-                yield files.join(directory, name)
+    yield from directories_of_others(opened.warehouse, "streams", opened.name)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from retention.core.subjects import path_name
 from retention.erasure.concealing import CONCEALED, concealed_paths
 from retention.erasure.keyed_hash import KeyedHash
 from retention.erasure.needle_file import NeedleFile
@@ -124,6 +125,15 @@ class Proof:
             for location in result.unread
             if location in unreadable or _is_in(location, self.decodable)
         )
+
+
+def directories_of_others(warehouse: str, kind: str, owner: str) -> Iterator[str]:
+    """The directories of a kind, `streams` or `tables`, and of histories, but those of the stream or table `owner`."""
+    for above in (kind, "runs"):
+        directory = files.join(warehouse, above)
+        for name in files.directories(directory):
+            if name != path_name(owner):
+                yield files.join(directory, name)
 
 
 def _is_in(location: str, places: Iterable[str]) -> bool:

@@ -24,7 +24,7 @@ from retention.erasure.keyed_hash import KeyedHash, keyed_hash_of
 from retention.erasure.needle_file import NeedleFile
 from retention.erasure.needles import Needles
 from retention.erasure.own_records import ErasedNames, conceal_holds, erase_arguments
-from retention.erasure.proof import Proof
+from retention.erasure.proof import Proof, directories_of_others
 from retention.erasure.record import DeletedFile, ErasureRecord
 from retention.erasure.report import ErasureReport
 from retention.errors import (
@@ -374,8 +374,4 @@ def _has_keys(evidence: Evidence, wanted: Mapping[Column, set[str]]) -> bool:
 def _of_others(table: OpenedTable) -> Iterator[str]:
     """The directories of streams, of other tables, and of their histories."""
     yield files.join(table.warehouse, "streams")
-    for kind in ("tables", "runs"):
-        directory = files.join(table.warehouse, kind)
-        for name in files.directories(directory):
-            if name != path_name(table.name):
-                yield files.join(directory, name)
+    yield from directories_of_others(table.warehouse, "tables", table.name)
