@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
+from retention.dialects.jetstream_copy import CREATED
 from retention.engines.spark.live_offsets import LiveState, Reach, Span, refuse_changed
 from retention.engines.spark.live_source import LiveReading, LiveSource
 from retention.errors import UsageError
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from retention.nats.connection import Connection
     from retention.nats.stream import RemoteStream, StreamInfo
 
+FRAME = pa.schema([*MESSAGES, pa.field(CREATED, pa.string(), nullable=False)])
+"""The columns of messages, and the creation time of their stream."""
 _BATCH_MESSAGES = 20_000
 _BATCH_BYTES = 8 << 20
 _PARTITIONS = 2
@@ -40,7 +43,7 @@ class NatsSource(LiveSource):
 
     def all_columns(self) -> pa.Schema:
         """The columns of messages of a stream."""
-        return MESSAGES
+        return FRAME
 
     def reading(self, *, is_streaming: bool) -> LiveReading:
         """The stream and the sequences that the options name.
@@ -60,8 +63,8 @@ class NatsStream:
     context: str | None
 
     def columns(self) -> pa.Schema:
-        """The columns of messages."""
-        return MESSAGES
+        """The columns of messages, and the creation time of their stream, its identity."""
+        return FRAME
 
     def state(self) -> LiveState:
         """The stream's state now.
@@ -87,7 +90,8 @@ class NatsStream:
             read_to = span.first - 1
             for rows in remote.read(span.first, span.last, _BATCH_MESSAGES, _BATCH_BYTES):
                 read_to = contiguous(rows, read_to)
-                yield rows
+                created = pa.repeat(span.created, rows.num_rows)
+                yield rows.append_column(FRAME.field(CREATED), created)
             refuse_changed(span, _state_of(remote.info(), connection), read_to)
 
     def _connected(self) -> Connection:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
@@ -36,6 +36,8 @@ from retention.rules.requests import delete_request
 from retention.views.notebook import ShownErasure, ShownLatest, ShownReplay
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from retention.ingest.sync.result import Synced
     from retention.ingest.sync.session import SyncOptions
 
@@ -216,6 +218,39 @@ class Stream(Log):
         from retention.ingest.sync.session import OPTIONS, sync_stream
 
         return sync_stream(self.opened, options or OPTIONS)
+
+    def sync_frame(self, frame: DataFrame, options: SyncOptions | None = None) -> Synced:
+        """Copy rows that Spark read from the server that `sync` names in the stream's configuration, as one commit.
+
+        Sequences, times, headers and payloads stay as they are. The server's position is in the commit, as `sync` keeps
+        it: rows that are here already add nothing, and `sync` goes on after the last row.
+
+        Args:
+            frame: all rows of `spark.read.format("nats")` from the position on, with all their columns.
+            options: the connection, and what may be missed; None: those of the configuration.
+
+        Raises:
+            UsageError: as `sync`; or a column is missing or of another type, or two rows have one sequence.
+            RefusedError: as `sync`; or the rows are of another stream, or leave out messages that the server holds.
+            BusyError: another sync of the stream runs.
+        """
+        from retention.ingest.sync.session import OPTIONS, sync_frame
+
+        return sync_frame(self.opened, frame, options or OPTIONS)
+
+    def sync_sink(self, options: SyncOptions | None = None) -> Callable[[DataFrame, int], None]:
+        """A function for `foreachBatch` of a query that reads the stream's server: each message is copied exactly once.
+
+        The query's options, `maxMessagesPerTrigger` first, bound its commits. It may be killed at any moment.
+
+        Args:
+            options: as for `sync_frame`.
+        """
+
+        def copy_batch(frame: DataFrame, _batch: int) -> None:
+            self.sync_frame(frame, options)
+
+        return copy_batch
 
     def export_nats_backup(self, target: str | Path) -> Exported:
         """Write a NATS backup that a server restores: an archive, or a directory for `nats stream restore`.

@@ -116,3 +116,19 @@ def columns_with_seq(file: DataFile, columns: Sequence[str]) -> list[str]:
     """The columns to read for `visible_rows`: with `seq` if the file has hidden rows."""
     wanted = list(columns)
     return wanted if "seq" in wanted or not file.hides_rows else [*wanted, "seq"]
+
+
+def gaps_in(seqs: np.ndarray, first: int, last: int) -> np.ndarray:
+    """The ranges of `first` to `last` without a given sequence; int64, ascending, inclusive, shape (n, 2).
+
+    >>> gaps_in(np.array([5, 6, 9]), 3, 10).tolist()
+    [[3, 4], [7, 8], [10, 10]]
+
+    Args:
+        seqs: int64, ascending, all from `first` to `last`.
+        first: the first sequence of interest.
+        last: the last one; if it is below `first`, there are none.
+    """
+    edges = np.concatenate([[first - 1], seqs, [last + 1]]).astype(np.int64)
+    places = np.flatnonzero(np.diff(edges) > 1)
+    return np.stack([edges[places] + 1, edges[places + 1] - 1], axis=1)

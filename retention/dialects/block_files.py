@@ -13,6 +13,7 @@ import pyarrow as pa
 from retention.core.row_order import KEY_BEFORE_ALL, in_order, is_in_order, key_at, rows_before
 from retention.core.spans import Array
 from retention.dialects.dialect import Dialect
+from retention.dialects.numbering import BlockRows
 from retention.layout.stored_blocks import BlockMerge, StoredBlock
 from retention.storage import files, scratch_files
 from retention.storage.parallel import in_threads
@@ -75,15 +76,14 @@ def rows_of(block: StoredBlock) -> pa.Table:
         return stream.read_all()
 
 
-def narrow_of(block: StoredBlock) -> tuple[Array, Array]:
-    """`Dialect.laid_by` and `Dialect.sizes` of each row of a block.
+def narrow_of(block: StoredBlock) -> BlockRows:
+    """`Dialect.laid_by`, `Dialect.sizes` and `Dialect.also_narrow` of each row of a block.
 
     Raises:
         FileNotFoundError, StorageError: they cannot be read.
     """
     packed = scratch_files.read_range(block.location, block.offset, block.narrow)
-    laid_by, sizes = np.frombuffer(packed, np.int64).reshape(2, -1)
-    return laid_by, sizes
+    return tuple(np.frombuffer(packed, np.int64).reshape(-1, block.rows))
 
 
 def _runs(batches: Iterable[pa.RecordBatch], order: Sequence[str]) -> Iterator[pa.Table]:
@@ -138,10 +138,11 @@ def _written(
 ) -> list[StoredBlock]:
     """Append sorted rows to a file, in blocks."""
     laid_by, sizes = rows[dialect.laid_by].to_numpy(), dialect.sizes(rows)
+    others = [rows[name].to_numpy() for name in dialect.also_narrow]
     blocks = []
     rises = dialect.order[0] == dialect.laid_by
     for begin, end in pairwise(_ends(laid_by, sizes, rises=rises)):
-        narrow = np.stack([laid_by[begin:end], sizes[begin:end]])
+        narrow = np.stack([column[begin:end] for column in (laid_by, sizes, *others)])
         inside = rows.slice(begin, end - begin)
         offset = sink.tell()
         length = _packed(sink, location, narrow, inside)

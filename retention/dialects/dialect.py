@@ -32,6 +32,8 @@ class Share:
     bytes: int
     pieces: Sequence[BatchPart] = ()
     """The batches of a topic's messages."""
+    gaps: int = 0
+    """The number of sequences between its messages that no message has."""
 
     @property
     def wrote(self) -> dict[str, int]:
@@ -40,7 +42,7 @@ class Share:
             "messages": self.messages,
             "bytes": self.bytes,
             "min_seq": self.first_seq,
-            "max_seq": self.first_seq + self.messages - 1,
+            "max_seq": self.first_seq + self.messages + self.gaps - 1,
         }
 
 
@@ -124,6 +126,11 @@ class Dialect(Protocol):
     @property
     def laid_by(self) -> str:
         """The integer column that a layer needs in addition to sizes; ascending if rows are sorted by it first."""
+        ...
+
+    @property
+    def also_narrow(self) -> Sequence[str]:
+        """Integer columns that a layout needs besides `laid_by` and sizes."""
         ...
 
     def ordered_by(self, columns: Sequence[pa.Field]) -> Dialect:

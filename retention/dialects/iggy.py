@@ -59,6 +59,7 @@ class Iggy:
     written: pa.Schema = WRITTEN
     timed_by: str = "origin_ts_ns"
     laid_by: str = "address"
+    also_narrow: tuple[str, ...] = ()
 
     def ends(self, tail_of: Callable[[int], Tail], turn: int, now_ns: int) -> PartitionTails:
         """The mutable ends of the partitions; arguments as in `layer`."""

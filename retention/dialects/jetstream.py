@@ -51,6 +51,7 @@ class JetStream:
     written: pa.Schema = WRITTEN
     timed_by: str = "ts_ns"
     laid_by: str = "ts_ns"
+    also_narrow: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, config: StreamConfig) -> Self:

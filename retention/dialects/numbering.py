@@ -13,8 +13,8 @@ from retention.dialects.dialect import Layer, RowBlock
 
 MOST_ROWS = 4_000_000
 """Rows of blocks to read at a time, 16 bytes each."""
-BlockRows = tuple[Array, Array]
-"""`Dialect.laid_by` and `Dialect.sizes` of each row of a block."""
+BlockRows = tuple[Array, ...]
+"""`Dialect.laid_by`, `Dialect.sizes` and `Dialect.also_narrow` of each row of a block."""
 
 
 def lay(

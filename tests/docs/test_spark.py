@@ -41,7 +41,7 @@ def test_the_files_that_it_names_are_there() -> None:
 def test_the_code_for_reading_and_writing_runs(spark: SparkSession, tmp_path: Path) -> None:
     opened(tmp_path, ORDERS).stream("ORDERS").publish(lines(3))
     configured(tmp_path, ORDERS)
-    reading, writing, _ = blocks(PAGE, "python")
+    reading, writing, *_ = blocks(PAGE, "python")
     found: dict[str, Any] = {"spark": spark}
     exec(reading.replace("/srv/lake", str(tmp_path)), found)  # noqa: S102
     assert found["orders"].load("ORDERS").count() == 3
@@ -58,12 +58,14 @@ def test_the_code_for_a_live_stream_runs(spark: SparkSession, tmp_path: Path) ->
     with nats_process(tmp_path) as server, admin(server.url) as broker:
         broker.create("ORDERS")
         broker.publish("ORDERS.ann", [b"1", b"2", b"3"])
-        [code] = [block for block in blocks(PAGE, "python") if 'format("nats")' in block]
-        code = code.replace("/srv/lake", str(tmp_path)).replace("nats://localhost:4222", server.url)
-        found: dict[str, Any] = {"spark": spark}
-        exec(code, found)  # noqa: S102
-        found["query"].awaitTermination()
+        configured(tmp_path, {"name": "ORDERS", "sync": {"server": server.url}})
+        found: dict[str, Any] = {"spark": spark, "retention": retention}
+        for code in (block for block in blocks(PAGE, "python") if 'format("nats")' in block):
+            placed = code.replace("/srv/lake", str(tmp_path))
+            exec(placed.replace("nats://localhost:4222", server.url), found)  # noqa: S102
+            found["query"].awaitTermination()
         assert found["live"].load("ORDERS").count() == 2, "the options of a reader stay"
+        assert found["orders"].state().messages == 3
     rows = spark.read.parquet(str(tmp_path / "live")).sort("seq").collect()
     assert [bytes(row.payload) for row in rows] == [b"1", b"2", b"3"]
 

@@ -106,7 +106,7 @@ def test_ranges_equal_the_plain_reader(
 ) -> None:
     remote = filled(broker, "RANGES", 100)
     whole = batch(spark, server, "RANGES", partitions=3)
-    assert whole.columns == ["seq", "subject", "ts_ns", "headers", "payload"]
+    assert whole.columns == ["seq", "subject", "ts_ns", "headers", "payload", "created"]
     assert whole.rdd.getNumPartitions() == 3
     assert whole.sort("seq").toArrow().to_pylist() == plainly(remote)
     some = batch(spark, server, "RANGES", start=8, end=40).select("seq")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -96,20 +96,40 @@ class SortedRows:
             for number, block in enumerate(inside)
         }
         laid = lay(layer, [*blocks], partial(_narrow, blocks))
-        placed: list[list[PlacedShare]] = [[] for _ in self._parts]
-        for share in laid.shares():
-            placed[share.part].append(PlacedShare(share, staging.new(share.base, share.partition)))
-        return Staged.ending_at(self._write(placed), laid.ends)
+        stats = write_shares(self._engine, self._dialect, self._parts, laid.shares(), staging)
+        return Staged.ending_at(stats, laid.ends)
 
-    def _write(self, placed: Sequence[Sequence[PlacedShare]]) -> list[FileStats]:
-        """Write the rows; returns rows of `FILE_STATS`, in order."""
-        parts = zip(self._parts, placed, strict=True)
-        tasks = [WriteTask(tuple(blocks), tuple(shares)) for blocks, shares in parts]
-        lengths = [sum(block.length for block in task.blocks) for task in tasks]
-        written = self._engine.map(partial(_write_part, self._dialect), tasks, lengths)
-        return sorted(
-            chain.from_iterable(written), key=lambda row: (row["partition"], row["min_seq"])
-        )
+
+def write_shares(
+    engine: Engine,
+    dialect: Dialect,
+    parts: Sequence[Sequence[StoredBlock]],
+    shares: Iterable[Share],
+    staging: Staging,
+) -> list[FileStats]:
+    """Write the rows of blocks, each part of them by a task; returns rows of `FILE_STATS`, in order.
+
+    Args:
+        engine: runs the tasks.
+        dialect: completes the rows.
+        parts: adjacent blocks in order, in one part for each task.
+        shares: the shares into which the rows are split, in order.
+        staging: the source of new files.
+
+    Raises:
+        UsageError, RefusedError: a row cannot be a message.
+        VerificationError: a file differs from the rows written to it.
+    """
+    placed: list[list[PlacedShare]] = [[] for _ in parts]
+    for share in shares:
+        placed[share.part].append(PlacedShare(share, staging.new(share.base, share.partition)))
+    tasks = [
+        WriteTask(tuple(blocks), tuple(inside))
+        for blocks, inside in zip(parts, placed, strict=True)
+    ]
+    lengths = [sum(block.length for block in task.blocks) for task in tasks]
+    written = engine.map(partial(_write_part, dialect), tasks, lengths)
+    return sorted(chain.from_iterable(written), key=lambda row: (row["partition"], row["min_seq"]))
 
 
 def sorted_frame(

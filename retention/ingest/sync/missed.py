@@ -57,21 +57,18 @@ class KnownGaps:
         return int(high - low)
 
 
-def missed_in(seqs: np.ndarray, first: int, until: int, known: KnownGaps) -> Missed:
-    """The sequences from `first` to `until` that were not read, except known gaps.
+def missed_in(gaps: np.ndarray, until: int, known: KnownGaps) -> Missed:
+    """The sequences up to `until` that were not read, except known gaps.
 
     Args:
-        seqs: the ascending sequences that were read, all at least `first`.
-        first: the first sequence that could be read.
-        until: the last sequence that the server has removed, or that was read.
+        gaps: the ranges of sequences that were not read, int64, ascending, inclusive, shape (n, 2).
+        until: the last sequence that the server has removed.
         known: the gaps before the run.
     """
-    inside = seqs[seqs <= until]
-    edges = np.concatenate([[first - 1], inside, [until + 1]])
-    places = np.flatnonzero(np.diff(edges) > 1)
     missed = []
-    for low, high in zip(edges[places] + 1, edges[places + 1] - 1, strict=True):
-        count = int(high - low + 1) - known.within(int(low), int(high))
+    for low, high in gaps[gaps[:, 0] <= until].tolist():
+        end = min(high, until)
+        count = end - low + 1 - known.within(low, end)
         if count:
-            missed.append(MissedRange(int(low), int(high), count))
+            missed.append(MissedRange(low, end, count))
     return Missed(tuple(missed))

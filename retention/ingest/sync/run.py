@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
-from retention.core import message_rows
 from retention.core.spoken_commands import command
 from retention.core.wording import counted
-from retention.datafile.segment_writer import PARTITION, stage_rows
+from retention.datafile.segment_writer import PARTITION
 from retention.dialects.jetstream import JetStream
 from retention.errors import BusyError, RefusedError, ServerError, Terminated
 from retention.ingest.append import Appended, appending, refuse_topic_of
 from retention.ingest.progress import naming_progress
+from retention.ingest.sync.batch import Batch, ReadBatch
 from retention.ingest.sync.fitness import refuse_unfit
 from retention.ingest.sync.missed import NONE_MISSED, KnownGaps, Missed, missed_in
 from retention.ingest.sync.position import SyncStart, identity_of, refuse_moved, start_of
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 MOST_KNOWN_GAPS = 100_000
 """A server's deleted sequences are asked for up to this number; above it, those below its first count as missed."""
-_TABLE_BYTES = 8 << 20
-"""The approximate size of the tables that are written at a time."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ def run_sync(
             they were copied than `max_missed`; or others wrote to the stream. Earlier batches are kept.
         BusyError: another sync of the stream runs, the append lease is held, or others kept committing first.
     """
-    with _running(opened, remote, bounds, along) as run:
+    with running(opened, remote, bounds, along) as run:
         run.catch_up(run.info.last_seq)
         return run.result("end")
 
@@ -101,7 +99,7 @@ def follow_sync(
         RefusedError: as `run_sync`.
         BusyError: as `run_sync`.
     """
-    with _running(opened, remote, bounds, along) as run:
+    with running(opened, remote, bounds, along) as run:
         ended: Ended = "signal"
         try:
             if run.follow():
@@ -112,12 +110,12 @@ def follow_sync(
 
 
 @contextmanager
-def _running(
+def running(
     opened: OpenedStream,
     remote: RemoteStream,
     bounds: SyncBounds,
     along: Callable[[int], None],
-) -> Iterator[_SyncRun]:
+) -> Iterator[SyncRun]:
     """A run that no other sync of the stream disturbs."""
     refuse_topic_of(opened.config)
     with lease(opened.root, "sync", opened.clock, wait_s=opened.wait_s):
@@ -125,12 +123,12 @@ def _running(
         refuse_unfit(opened, info)
         start = start_of(opened, remote, info)
         along(start.held)
-        run = _SyncRun(opened, remote, bounds, along, info, start)
+        run = SyncRun(opened, remote, bounds, along, info, start)
         with naming_progress(run.progress):
             yield run
 
 
-class _SyncRun:
+class SyncRun:
     """A run: its position, and the sums so far."""
 
     def __init__(
@@ -183,10 +181,10 @@ class _SyncRun:
         )
         with closing(batches):
             for rows in batches:
-                self._take(rows, _last_seq_in(rows))
+                self.take(ReadBatch(self._opened.config.storage, rows, _last_seq_in(rows)))
         if self.start.held < end:
             self._refuse_unread(end)
-            self._take(None, end)
+            self.take(ReadBatch(self._opened.config.storage, None, end))
 
     def result(self, ended: Ended) -> Synced:
         """The outcome of the run."""
@@ -228,20 +226,22 @@ class _SyncRun:
         """Commit those of some messages that were not read before."""
         new = rows.filter(pc.greater(rows["seq"], self.start.held))
         if new.num_rows:
-            self._take(new, _last_seq_in(new))
+            self.take(ReadBatch(self._opened.config.storage, new, _last_seq_in(new)))
 
-    def _take(self, rows: pa.Table | None, until: int) -> None:
+    def take(self, batch: Batch) -> None:
         """Commit a batch with the position after it; a signal waits for its end.
 
-        Args:
-            rows: shape `RAW_ROWS`; None: the server has none up to `until`.
-            until: the last sequence that was read.
+        Raises:
+            RefusedError: the server's stream is another one meanwhile, or removed more messages than may be missed.
+            BusyError: another sync committed meanwhile, or others kept committing first.
         """
+        until = batch.until
         with uninterrupted():
             info = self._checked(until)
-            missed = self._missed_before(rows, until, info)
+            removed_to = min(until, info.first_seq - 1)
+            missed = missed_in(batch.gaps(self.start.first), removed_to, self._known)
             self._refuse_missed(missed)
-            appended = self._commit(rows, until, info)
+            appended = self._commit(batch, info)
             self.start = replace(self.start, kept=until, held=until, first=until + 1)
             self.info = info
             self._missed += missed
@@ -265,11 +265,6 @@ class _SyncRun:
             )
         return info
 
-    def _missed_before(self, rows: pa.Table | None, until: int, info: StreamInfo) -> Missed:
-        """The sequences of a batch that the server removed before they were read."""
-        seqs = np.empty(0, np.int64) if rows is None else rows["seq"].to_numpy()
-        return missed_in(seqs, self.start.first, min(until, info.first_seq - 1), self._known)
-
     def _refuse_missed(self, missed: Missed) -> None:
         total = self._missed + missed
         if total.count <= self._bounds.max_missed:
@@ -281,15 +276,15 @@ class _SyncRun:
             f"this batch was not committed; accept the gap ({accept}), and sync more often or raise the limits"
         )
 
-    def _commit(self, rows: pa.Table | None, until: int, info: StreamInfo) -> Appended:
+    def _commit(self, batch: Batch, info: StreamInfo) -> Appended:
         opened, start = self._opened, self.start
-        identity = identity_of(info, until, start.kept)
+        identity = identity_of(info, batch.until, start.kept)
         with appending(opened, identity, "sync") as append:
             for attempt in append.attempts():
                 refuse_moved(opened, attempt.position, start)
                 ends = JetStream.of(opened.config).ends(attempt.position.tail(PARTITION))
-                staged = stage_rows(attempt.staging, _complete(opened, rows), ends)
-                append.commit(replace(staged, next_seq={PARTITION: until + 1}))
+                staged = batch.stage(attempt.staging, ends)
+                append.commit(replace(staged, next_seq={PARTITION: batch.until + 1}))
         if append.done.duplicate:
             raise BusyError(
                 f"{opened.name}: another sync of it committed meanwhile; each message was stored once; let one run at "
@@ -308,12 +303,3 @@ def _known_gaps(remote: RemoteStream, info: StreamInfo) -> KnownGaps:
     if not info.messages or not 0 < count <= MOST_KNOWN_GAPS:
         return KnownGaps()
     return KnownGaps(np.asarray(remote.info(deleted=True).deleted, np.int64))
-
-
-def _complete(opened: OpenedStream, rows: pa.Table | None) -> Iterator[pa.Table]:
-    """Rows as they are stored, shape `FILE_COLUMNS`, in tables of a few MiB."""
-    if rows is None:
-        return
-    step = max(1, rows.num_rows * _TABLE_BYTES // max(rows.nbytes, 1))
-    for start in range(0, rows.num_rows, step):
-        yield message_rows.complete_rows(rows.slice(start, step), opened.config.storage)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from retention.config.nested import SyncSource
@@ -13,14 +14,17 @@ from retention.core.units import MINUTE
 from retention.errors import UsageError
 from retention.ingest.sync.configuration import difference_notes, keep_configuration
 from retention.ingest.sync.consumers import bring_consumers
+from retention.ingest.sync.frame import run_frame
 from retention.ingest.sync.result import Synced
 from retention.ingest.sync.run import BOUNDS, SyncBounds, follow_sync, run_sync
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from retention.nats.stream import RemoteStream
 
 Run = Callable[["OpenedStream", "RemoteStream", SyncBounds, Callable[[int], None]], Synced]
-"""`run_sync` or `follow_sync`."""
+"""`run_sync`, `follow_sync`, or `run_frame` of a frame."""
 CONSUMERS_EVERY_NS = MINUTE
 """The time between two looks at the server's consumers while a stream is followed, nanoseconds."""
 
@@ -80,6 +84,17 @@ def follow_stream(opened: OpenedStream, options: SyncOptions = OPTIONS) -> Synce
         BusyError: as `sync_stream`.
     """
     return _synced(opened, options, follow_sync)
+
+
+def sync_frame(opened: OpenedStream, frame: DataFrame, options: SyncOptions = OPTIONS) -> Synced:
+    """Copy the rows of a Spark DataFrame that tasks read from the stream's server; see `run_frame`.
+
+    Raises:
+        UsageError: as `sync_stream`, or as `run_frame`.
+        RefusedError: as `run_frame`; or the server cannot be reached or refuses.
+        BusyError: as `run_sync`.
+    """
+    return _synced(opened, options, partial(run_frame, frame))
 
 
 def _synced(opened: OpenedStream, options: SyncOptions, run: Run) -> Synced:

@@ -37,7 +37,7 @@ def blocks_of(
     """Rows of (payload length, task) in blocks, cut at these positions and at changes of the task."""
     parts = [part for _, part in rows]
     changes = (np.flatnonzero(np.diff(parts)) + 1).tolist()
-    blocks = {}
+    blocks: dict[RowBlock, BlockRows] = {}
     for number, (begin, end) in enumerate(pairwise(sorted({0, *cuts, *changes, len(rows)}))):
         inside = rows[begin:end]
         table = pa.table(
@@ -102,7 +102,7 @@ def test_totals_lay_rows_whose_times_go_back_where_each_of_them_would(
     times: list[int], cuts: list[int]
 ) -> None:
     sizes = np.full(len(times), 31)
-    blocks = {}
+    blocks: dict[RowBlock, BlockRows] = {}
     bounds = sorted({0, *(min(cut, len(times)) for cut in cuts), len(times)})
     for number, (begin, end) in enumerate(pairwise(bounds)):
         inside = np.array(times[begin:end])

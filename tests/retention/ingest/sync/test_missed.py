@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from retention.core.seq_ranges import gaps_in
 from retention.ingest.sync.missed import (
     NONE_MISSED,
     KnownGaps,
@@ -36,7 +37,8 @@ def test_missed_are_the_sequences_that_were_there_and_were_not_read(
     expected: list[tuple[int, int, int]],
 ) -> None:
     known = KnownGaps(np.array(deleted, np.int64))
-    missed = missed_in(np.array(seqs, np.int64), first, until, known)
+    gaps = gaps_in(np.array(seqs, np.int64), first, max([*seqs, until]))
+    missed = missed_in(gaps, until, known)
     assert [(each.first, each.last, each.count) for each in missed.ranges] == expected
     assert missed.count == sum(count for *_, count in expected)
 
