@@ -64,8 +64,9 @@ def filled(broker: Admin, name: str, count: int, **config: Any) -> RemoteStream:
 
 
 def plainly(remote: RemoteStream, first: int = 1) -> list[dict[str, Any]]:
-    tables = remote.read(first, remote.info().last_seq, 1000, 1 << 20)
-    return [row for table in tables for row in table.to_pylist()]
+    info = remote.info()
+    tables = remote.read(first, info.last_seq, 1000, 1 << 20)
+    return [row | {"created": info.created} for table in tables for row in table.to_pylist()]
 
 
 def batch(spark: SparkSession, server: NatsProcess, stream: str, **options: Any) -> DataFrame:
