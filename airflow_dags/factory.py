@@ -1,4 +1,4 @@
-"""Maintenance DAGs: plan, approve, apply, compact, reclaim, in one task group for each stream or batch."""
+"""Maintenance DAGs: sync, plan, approve, apply, compact, reclaim, in one task group for each stream or batch."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _groups(
     """The first tasks of each group: for listed streams, and for streams no longer listed."""
     if batch is None:
         late = [stream_tasks(work, name) for name in lost]
-        return [stream_tasks(work, stream.name) for stream in listed], late
+        return [stream_tasks(work, each.name, is_copy=each.is_copy) for each in listed], late
     # Imported here: a DAG file without batches need not load it.
     from airflow_dags.batch_groups import batch_tasks
     from airflow_dags.batches import Batch, batches

@@ -11,7 +11,7 @@ from airflow.sdk import TaskGroup
 from airflow_dags.approve import ApproveOperator
 from airflow_dags.assets import asset_of
 from airflow_dags.engine import Engine
-from airflow_dags.steps import APPLY, COMPACT, PLAN, RECLAIM, Step
+from airflow_dags.steps import APPLY, COMPACT, PLAN, RECLAIM, SYNC, Step
 from airflow_dags.streams import group_id
 from airflow_dags.tasks import JobOperator
 
@@ -40,15 +40,22 @@ class Work:
         return SubmitOperator(cluster=self.engine.cluster, **given | options)
 
 
-def stream_tasks(work: Work, stream: str) -> Any:
-    """Create the tasks of one stream; returns the first."""
+def stream_tasks(work: Work, stream: str, *, is_copy: bool = False) -> Any:
+    """Create the tasks of one stream, of a copy with a sync before the plan; returns the first."""
     with TaskGroup(group_id(stream), group_display_name=stream):
-        plan = work.step(PLAN, stream=stream)
+        # A dry run skips the sync, and plans.
+        plan = work.step(
+            PLAN, stream=stream, **({"trigger_rule": "none_failed"} if is_copy else {})
+        )
         approve, reclaim = steps_from_approval(work, asset_of(work.dag_id, stream), stream=stream)
         plan >> approve
         if work.verify is not None:
             reclaim >> work.step(work.verify, stream=stream, trigger_rule="none_failed")
-    return plan
+        if not is_copy:
+            return plan
+        sync = work.step(SYNC, stream=stream)
+        sync >> plan
+        return sync
 
 
 def steps_from_approval(work: Work, outlet: Any, **options: Any) -> tuple[Any, Any]:

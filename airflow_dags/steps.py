@@ -140,7 +140,7 @@ def reason_to_skip(step: Step, stream: str, past: Past) -> str | None:
         return f"{stream} is not among the streams of this run"
     if past.params.get("dry_run") and not step.in_dry_run:
         return "a dry run plans and does nothing else"
-    if past.rejected_by is not None and step is not PLAN:
+    if past.rejected_by is not None and step not in (SYNC, PLAN):
         return f"{stream}: {past.rejected_by} has rejected the plan; the stream is kept as it is"
     if step is COMPACT and past.plan is not None and "rows" in past.plan:
         return f"{stream}: a table in place is compacted by its owner"

@@ -71,6 +71,8 @@ class Listed(NamedTuple):
     """The group that it inherits settings from."""
     tags: tuple[str, ...] = ()
     """Its own tags, or those of the nearest group with tags."""
+    is_copy: bool = False
+    """Whether it is kept in step with a live server (`sync`)."""
 
 
 def listed_streams(config: str | Path) -> list[Listed]:
@@ -131,8 +133,10 @@ def _kept(kept: Path, config: str | Path) -> list[Listed]:
         if values["config"] != str(config):
             return []
         groups, tags = values.get("groups", {}), values.get("tags", {})
+        copies = values.get("copies", ())
         return [
-            Listed(name, groups.get(name), tuple(tags.get(name, ()))) for name in values["streams"]
+            Listed(name, groups.get(name), tuple(tags.get(name, ())), name in copies)
+            for name in values["streams"]
         ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
@@ -144,6 +148,7 @@ def _keep(kept: Path, config: str | Path, listed: list[Listed]) -> None:
         "streams": [stream.name for stream in listed],
         "groups": {stream.name: stream.group for stream in listed if stream.group},
         "tags": {stream.name: stream.tags for stream in listed if stream.tags},
+        "copies": [stream.name for stream in listed if stream.is_copy],
     }
     with suppress(OSError):
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -195,7 +200,10 @@ def _listed(values: Mapping[str, Any]) -> Iterator[Listed]:
         for item in items:
             if name := name_of(item):
                 own = _own(item)
-                yield Listed(name, _parent(own, settings), _tags(own, settings))
+                parent, tags = _parent(own, settings), _tags(own, settings)
+                yield Listed(
+                    name, parent, tags, isinstance(_nearest("sync", own, settings), Mapping)
+                )
 
 
 def _items(listed: object) -> Iterator[Mapping[str, Any]]:
@@ -218,14 +226,21 @@ def _parent(settings: Mapping[str, Any], groups: Mapping[str, Any]) -> str | Non
 
 def _tags(settings: Mapping[str, Any], groups: Mapping[str, Any]) -> tuple[str, ...]:
     """The tags of settings, or those of the nearest group above them with tags."""
+    tags = _nearest("tags", settings, groups)
+    listed = tags if isinstance(tags, list) else ()
+    return tuple(dict.fromkeys(tag for tag in listed if isinstance(tag, str)))
+
+
+def _nearest(key: str, settings: Mapping[str, Any], groups: Mapping[str, Any]) -> Any:
+    """The list or mapping of settings under a key, or that of the nearest group above them with one; else None."""
     seen: set[str] = set()
-    while not isinstance(settings.get("tags"), list):
+    while not isinstance(settings.get(key), list | Mapping):
         parent = _parent(settings, groups)
         if parent is None or parent in seen:
-            return ()
+            return None
         seen.add(parent)
         settings = groups[parent]
-    return tuple(dict.fromkeys(tag for tag in settings["tags"] if isinstance(tag, str)))
+    return settings[key]
 
 
 def _name(item: Mapping[str, Any]) -> str:

@@ -190,6 +190,19 @@ def test_a_stream_may_be_called_as_a_task_of_the_dag_is(
     assert len(bag.dags["retention"].task_group.children) == 4
 
 
+def test_a_copy_of_a_live_stream_is_synced_before_its_plan(
+    home: Path, dags: Path, world: World
+) -> None:
+    with world.config.open("a", encoding="utf-8") as file:
+        file.write('topics: [{name: clicks, stream: web, sync: {server: "localhost:1"}}]\n')
+    dag = loaded(dags).dags["retention"]
+    sync, plan = dag.get_task("clicks.sync"), dag.get_task("clicks.plan")
+    assert sync.downstream_task_ids == {"clicks.plan"}
+    assert (plan.upstream_task_ids, plan.trigger_rule) == ({"clicks.sync"}, "none_failed")
+    assert "clicks.sync" in dag.get_task("configuration").downstream_task_ids
+    assert "ORDERS.sync" not in dag.task_ids
+
+
 def test_the_dag_of_batches_has_tasks_for_many_streams_and_mapped_ones_for_people(
     home: Path, dags: Path, world: World
 ) -> None:

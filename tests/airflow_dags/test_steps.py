@@ -20,6 +20,7 @@ from airflow_dags.steps import (
     PARAMETERS,
     PLAN,
     RECLAIM,
+    SYNC,
     NotPlannedError,
     OtherReleaseError,
     Past,
@@ -57,7 +58,7 @@ def test_a_report_of_another_release_is_named() -> None:
         PLAN.counts(entry)
 
 
-@pytest.mark.parametrize("step", [PLAN, APPLY, COMPACT, RECLAIM], ids=lambda step: step.name)
+@pytest.mark.parametrize("step", [SYNC, PLAN, APPLY, COMPACT, RECLAIM], ids=lambda step: step.name)
 def test_only_chosen_streams_are_worked_on(step: Step) -> None:
     assert reason_to_skip(step, "A", Past(ALL)) is None
     assert reason_to_skip(step, "A", Past(ALL | {"streams": ["A", "B"]})) is None
@@ -100,6 +101,7 @@ def test_each_step_behind_a_rejected_plan_says_so(step: Step) -> None:
     past = past_of(ALL, PLANNED, answer, "/r/plan.json")
     sentence = "A: Ada has rejected the plan; the stream is kept as it is"
     assert reason_to_skip(step, "A", past) == sentence
+    assert reason_to_skip(SYNC, "A", past) is None
     # The rejection was of another plan.
     assert reason_to_skip(step, "A", past_of(ALL, PLANNED, answer, "/r/other.json")) is None
 

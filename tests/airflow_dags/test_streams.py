@@ -54,6 +54,11 @@ FILES = {
         tables: [{name: events, location: lake/events, group: pii}, {name: own, location: lake/own, tags: [x]}]
         topics: [{name: clicks, group: pii}, {name: taps, tags: ["010"]}]
     """,
+    "copies of live servers": """
+        groups: {live: {sync: {server: "nats://a:1"}, max_age: 7d}}
+        streams: [{name: A, sync: {server: "nats://a:1"}}, {name: B, group: live}, {name: C, subjects: [c]}]
+        topics: [{name: clicks, stream: web, sync: {server: "a:1"}}, {name: taps}]
+    """,
     "a merged mapping": """
         streams:
           - &one {name: ONE, subjects: [one], max_age: 7d}
@@ -77,6 +82,8 @@ def test_the_names_are_those_that_a_command_without_a_name_acts_on(
         config = configured.get(stream.name) or warehouse.config.stream(stream.name)
         assert config is not None
         assert (config.group, config.tags) == (stream.group, stream.tags)
+    copies = [*warehouse.synced(), *warehouse.synced_topics()]
+    assert {stream.name for stream in listed if stream.is_copy} == {*copies}
 
 
 def test_every_list_of_a_configuration_is_read() -> None:
