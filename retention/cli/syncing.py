@@ -3,6 +3,8 @@
 # ruff: noqa: FBT002, PLR0913, PLR0917  (typer makes options of parameters)
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,12 +13,13 @@ from retention.cli.app import app
 from retention.cli.arguments import Tags, complete_stream
 from retention.cli.output import chosen_streams, finish, put_outcomes
 from retention.cli.progress import progress
-from retention.cli.settings import settings_of
+from retention.cli.settings import Settings, settings_of
 from retention.core.units import parse_size
 from retention.core.wording import counted
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
+    from retention.core.outcomes import Watch
     from retention.ingest.sync.iggy.result import TopicSynced
     from retention.ingest.sync.result import Synced
 
@@ -110,9 +113,8 @@ def nats(
         with_consumers=with_consumers,
     )
     names = chosen_streams(warehouse, streams, tags, warehouse.synced())
-    _refuse_several(names, "stream", follow=follow)
     instant = warehouse.instant(None)
-    with progress(settings, "syncing", len(names), _came) as watch:
+    with _syncing(settings, names, "stream", follow=follow) as watch:
         if follow:
             outcomes = [warehouse.follow(names[0], options)]
         else:
@@ -166,9 +168,8 @@ def iggy(
         consumers=tuple(consumers or ()),
     )
     names = chosen_streams(warehouse, topics, tags, warehouse.synced_topics())
-    _refuse_several(names, "topic", follow=follow)
     instant = warehouse.instant(None)
-    with progress(settings, "syncing", len(names), _came) as watch:
+    with _syncing(settings, names, "topic", follow=follow) as watch:
         if follow:
             outcomes = [warehouse.follow_topic(names[0], options)]
         else:
@@ -177,12 +178,16 @@ def iggy(
     finish(outcomes)
 
 
-def _refuse_several(names: list[str], what: str, *, follow: bool) -> None:
+@contextmanager
+def _syncing(settings: Settings, names: list[str], what: str, *, follow: bool) -> Iterator[Watch]:
+    """The progress of a sync; `--follow` takes one stream or topic."""
     if follow and len(names) != 1:
         raise UsageError(
             f"--follow keeps one {what} in step, and {counted(len(names), f'{what} is', f'{what}s are')} meant; "
             f"nothing was copied; run one command for each {what}"
         )
+    with progress(settings, "syncing", len(names), _came) as watch:
+        yield watch
 
 
 def _came(synced: Synced | TopicSynced) -> str:

@@ -45,7 +45,7 @@ def _several(names: Sequence[str]) -> str:
 
 
 def _facts(stream: StreamConfig) -> list[str]:
-    facts = list(_left_to_the_server(stream))
+    facts = [*_copy_in_words(stream), *_left_to_the_server(stream)]
     if stream.sealed:
         facts.append("it is sealed: nothing can be published")
     if stream.discard_new_per_subject:
@@ -72,6 +72,27 @@ def _facts(stream: StreamConfig) -> list[str]:
     if stream.approve is not None:
         facts.append(approval_in_words(stream.approve, "message"))
     return facts
+
+
+def _copy_in_words(stream: StreamConfig) -> Iterator[str]:
+    """The live server's stream or topic that a copy is kept in step with."""
+    if stream.sync is not None:
+        where = stream.sync.server or (
+            f"the context {stream.sync.context}"
+            if stream.sync.context
+            else "the server that the environment names"
+        )
+        yield (
+            f"it is a copy of stream {stream.sync.stream or stream.name} at {where}: only a sync writes to it, and its "
+            "limits are its own"
+        )
+    elif stream.topic is not None and stream.topic.sync is not None:
+        sync = stream.topic.sync
+        where = sync.server or "the server that the environment names"
+        yield (
+            f"it is a copy of topic {sync.topic or stream.name} at {where}: only a sync writes to it, and its limits "
+            "are its own"
+        )
 
 
 def _left_to_the_server(stream: StreamConfig) -> Iterator[str]:

@@ -61,7 +61,8 @@ from retention.ingest.sync.consumers import bring_consumers
 from retention.ingest.sync.iggy.offsets import bring_readers
 from retention.ingest.sync.iggy.run import run_topic_sync
 from retention.ingest.sync.iggy.session import settings_there
-from retention.ingest.sync.run import SyncBounds, run_sync
+from retention.ingest.sync.options import SyncBounds
+from retention.ingest.sync.run import run_sync
 from retention.ingest.table_source import TableSource, ingest
 from retention.inspect.measures import measure
 from retention.inspect.taken import Taken

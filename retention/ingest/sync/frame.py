@@ -15,8 +15,9 @@ from retention.core.spans import Array
 from retention.datafile.segment_writer import Staged, Staging
 from retention.dialects.jetstream_copy import CopiedRows, JetStreamCopy
 from retention.errors import RefusedError
+from retention.ingest.sync.options import SyncBounds
 from retention.ingest.sync.result import Synced
-from retention.ingest.sync.run import MOST_KNOWN_GAPS, SyncBounds, SyncRun, running
+from retention.ingest.sync.run import MOST_KNOWN_GAPS, SyncRun, running
 from retention.layout.partition_tails import StreamEnds
 from retention.planners.scratch import new_scratch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +22,7 @@ from retention.ingest.progress import naming_progress
 from retention.ingest.sync.batch import Batch, ReadBatch
 from retention.ingest.sync.fitness import refuse_unfit
 from retention.ingest.sync.missed import NONE_MISSED, KnownGaps, Missed, missed_in
+from retention.ingest.sync.options import BOUNDS, SyncBounds
 from retention.ingest.sync.position import SyncStart, identity_of, refuse_moved, start_of
 from retention.ingest.sync.result import Ended, Synced
 from retention.storage.signals import uninterrupted
@@ -32,22 +33,6 @@ if TYPE_CHECKING:
 
 MOST_KNOWN_GAPS = 100_000
 """A server's deleted sequences are asked for up to this number; above it, those below its first count as missed."""
-
-
-@dataclass(frozen=True)
-class SyncBounds:
-    """The bounds of a batch, and of what may be missed."""
-
-    batch_messages: int = 50_000
-    batch_bytes: int = 64 << 20
-    """Bytes of subjects, headers and payloads; one message may exceed it."""
-    max_missed: int = 0
-    """The most sequences of a run that the server may have removed before they were copied."""
-    linger_s: float = 1.0
-    """In `follow_sync`: the longest time between a message's arrival and its commit's beginning, seconds."""
-
-
-BOUNDS = SyncBounds()
 
 
 def no_companions(_last_seq: int) -> None:

@@ -15,8 +15,9 @@ from retention.errors import UsageError
 from retention.ingest.sync.configuration import difference_notes, keep_configuration
 from retention.ingest.sync.consumers import bring_consumers
 from retention.ingest.sync.frame import run_frame
+from retention.ingest.sync.options import CopyOptions, SyncBounds
 from retention.ingest.sync.result import Synced
-from retention.ingest.sync.run import BOUNDS, SyncBounds, follow_sync, run_sync
+from retention.ingest.sync.run import follow_sync, run_sync
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,35 +31,11 @@ CONSUMERS_EVERY_NS = MINUTE
 
 
 @dataclass(frozen=True)
-class SyncOptions:
+class SyncOptions(CopyOptions):
     """The choices of a call, beside the stream's `sync` in the configuration."""
 
-    server: str | None = None
-    """The server's URL, instead of the configured one."""
     context: str | None = None
     """A context of the `nats` command, instead of the configured one."""
-    batch_messages: int = BOUNDS.batch_messages
-    batch_bytes: int = BOUNDS.batch_bytes
-    max_missed: int | None = None
-    """The most sequences that may be missed in the run; None: the configuration's `max_missed`."""
-    with_config: bool = False
-    """Whether the server's configuration is written beside the stream, and the differences are said."""
-    with_consumers: bool = False
-    """Whether the server's consumers come along with what they have settled."""
-
-    def bounds(self, sync: SyncSource) -> SyncBounds:
-        """The bounds of a run.
-
-        Raises:
-            UsageError: a bound is below its least value.
-        """
-        missed = sync.max_missed if self.max_missed is None else self.max_missed
-        if self.batch_messages < 1 or self.batch_bytes < 1 or missed < 0:
-            raise UsageError(
-                "a batch has at least 1 message and 1 byte, and max_missed is at least 0; nothing was copied; give "
-                "higher numbers"
-            )
-        return SyncBounds(self.batch_messages, self.batch_bytes, missed)
 
 
 OPTIONS = SyncOptions()
@@ -99,7 +76,7 @@ def sync_frame(opened: OpenedStream, frame: DataFrame, options: SyncOptions = OP
 
 def _synced(opened: OpenedStream, options: SyncOptions, run: Run) -> Synced:
     sync = _source_of(opened)
-    bounds = options.bounds(sync)
+    bounds = options.bounds(sync.max_missed)
     with _remote(opened, sync, options) as remote:
         along = _Along(opened, remote, options)
         synced = run(opened, remote, bounds, along)

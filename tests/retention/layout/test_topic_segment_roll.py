@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from retention.layout.topic_segment_roll import (
     accounted_sizes,
     header_bytes_of_batch,
     lay_out,
+    place_stored,
 )
 
 PROFILES: tuple[Profile, ...] = ("modern", "v8")
@@ -112,3 +114,55 @@ def test_a_segment_takes_no_batch_once_it_is_full(
 def test_nothing_appended_changes_nothing(profile: Profile) -> None:
     tail = Tail(7, ActiveSegment(3, 10**9, 5_000), 9)
     assert lay_out(tail, array([]), TopicPolicy(1, 1, 1, profile), 10**9) == ([], tail)
+
+
+def stored(*numbers: tuple[int, int, int, int]) -> list[AppendedBatch]:
+    """Batches of a server: first offset, messages, time in microseconds, bytes."""
+    return [
+        AppendedBatch(-1, 0, count, first, ts_us, size) for first, count, ts_us, size in numbers
+    ]
+
+
+STORED = TopicPolicy(partitions=1, segment_size=1_000, max_message_size=1_000)
+FULL, THIRD = 1_000, 400
+
+
+@pytest.mark.parametrize(
+    ("batches", "bases"),
+    [
+        ([(0, 5, 1, THIRD), (5, 5, 2, THIRD), (10, 5, 3, THIRD), (15, 5, 4, THIRD)], [0, 0, 0, 15]),
+        ([(0, 5, 1, THIRD), (7, 5, 2, THIRD), (12, 1, 3, THIRD)], [0, 7, 7]),
+        ([(0, 5, 1, FULL), (5, 5, 1, THIRD), (10, 5, 2, THIRD)], [0, 0, 10]),
+        ([(0, 5, 1, FULL), (6, 5, 1, THIRD)], [0, 6]),
+    ],
+    ids=["full", "a gap", "the rest of a batch", "a gap and the same time"],
+)
+def test_batches_of_a_server_are_placed_as_it_rolls(
+    batches: list[tuple[int, int, int, int]], bases: list[int]
+) -> None:
+    placed, tail = place_stored(Tail(0), stored(*batches), STORED, is_end=False)
+    assert [batch.base for batch in placed] == bases
+    first, count, ts_us, _ = batches[-1]
+    assert (tail.next_seq, tail.last_us) == (first + count, ts_us)
+
+
+def test_a_full_segment_is_sealed_at_once_only_if_its_last_batch_is_whole() -> None:
+    batches = stored((0, 5, 1, FULL))
+    _, whole = place_stored(Tail(0), batches, STORED, is_end=True)
+    _, cut = place_stored(Tail(0), batches, STORED, is_end=False)
+    assert whole.active == ActiveSegment(5)
+    assert cut.active == ActiveSegment(0, FULL, 1_000)
+
+
+@given(tails(), SIZES, policies(), st.integers(1, 99), st.integers(0, 30))
+def test_a_copy_of_appended_batches_has_the_servers_segments_however_it_is_divided(
+    tail: Tail, sizes: list[int], policy: TopicPolicy, now_us: int, at: int
+) -> None:
+    if policy.profile == "v8":
+        return
+    appended, after = lay_out(tail, array(sizes), policy, now_us)
+    first, between = place_stored(tail, appended[:at], policy, is_end=True)
+    rest, end = place_stored(between, appended[at:], policy, is_end=True)
+    if not any(before.ts_us == later.ts_us for before, later in pairwise(appended)):
+        assert [batch.base for batch in first + rest] == [batch.base for batch in appended]
+        assert end.next_seq == after.next_seq

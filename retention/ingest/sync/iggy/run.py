@@ -37,8 +37,8 @@ from retention.ingest.sync.iggy.reading import (
     batch_starts,
 )
 from retention.ingest.sync.iggy.result import PartitionSynced, TopicSynced
+from retention.ingest.sync.options import BOUNDS, SyncBounds
 from retention.ingest.sync.result import Ended
-from retention.ingest.sync.run import BOUNDS, SyncBounds
 from retention.layout.segment_roll import Tail
 from retention.layout.topic_segment_roll import AppendedBatch, place_stored
 from retention.storage.signals import uninterrupted

@@ -20,7 +20,7 @@ from retention.ingest.sync.configuration import ConfigDifference, keep_configura
 from retention.ingest.sync.iggy.offsets import bring_readers
 from retention.ingest.sync.iggy.result import TopicSynced
 from retention.ingest.sync.iggy.run import Along, follow_topic_sync, run_topic_sync
-from retention.ingest.sync.run import BOUNDS, SyncBounds
+from retention.ingest.sync.options import CopyOptions, SyncBounds
 
 FOLLOW_PATIENCE_S = 600.0
 """The time for which a followed server may be away, seconds."""
@@ -31,35 +31,11 @@ Run = Callable[[OpenedStream, RemoteTopic, SyncBounds, Along], TopicSynced]
 
 
 @dataclass(frozen=True)
-class TopicSyncOptions:
+class TopicSyncOptions(CopyOptions):
     """The choices of a call, beside the topic's `sync` in the configuration."""
 
-    server: str | None = None
-    """`HOST:PORT` or a connection string, instead of the configured one."""
-    batch_messages: int = BOUNDS.batch_messages
-    batch_bytes: int = BOUNDS.batch_bytes
-    max_missed: int | None = None
-    """The most offsets that may be missed in the run; None: the configuration's `max_missed`."""
-    with_config: bool = False
-    """Whether the server's settings are written beside the topic, and the differences are said."""
-    with_consumers: bool = False
-    """Whether the offsets of groups come along."""
     consumers: tuple[str, ...] = ()
     """Consumers whose offsets come along, by name or number, because a server lists none."""
-
-    def bounds(self, sync: TopicSyncSource) -> SyncBounds:
-        """The bounds of a run.
-
-        Raises:
-            UsageError: a bound is below its least value.
-        """
-        missed = sync.max_missed if self.max_missed is None else self.max_missed
-        if self.batch_messages < 1 or self.batch_bytes < 1 or missed < 0:
-            raise UsageError(
-                "a batch has at least 1 message and 1 byte, and max_missed is at least 0; nothing was copied; give "
-                "higher numbers"
-            )
-        return SyncBounds(self.batch_messages, self.batch_bytes, missed)
 
 
 OPTIONS = TopicSyncOptions()
@@ -89,7 +65,7 @@ def _synced(
     opened: OpenedStream, options: TopicSyncOptions, run: Run, patience_s: float
 ) -> TopicSynced:
     sync = _source_of(opened)
-    bounds = options.bounds(sync)
+    bounds = options.bounds(sync.max_missed)
     with _remote(opened, sync, options, patience_s) as remote:
         along = _Along(opened, remote, options)
         synced = run(opened, remote, bounds, along)

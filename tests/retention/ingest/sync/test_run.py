@@ -12,7 +12,8 @@ import pytest
 from retention.context.context import OpenedStream
 from retention.core.message_rows import complete_rows
 from retention.errors import BusyError, RefusedError, ServerError, Terminated, UsageError
-from retention.ingest.sync.run import SyncBounds, follow_sync, run_sync
+from retention.ingest.sync.options import SyncBounds
+from retention.ingest.sync.run import follow_sync, run_sync
 from retention.stores.lease import lease
 from tests.support.nats_oracle import Message
 from tests.support.recorded_stream import RecordedStream, messages, restored
@@ -306,10 +307,9 @@ def test_large_messages_are_committed_alone_and_unchanged(copy: OpenedStream) ->
 
 @pytest.mark.parametrize("options", [{"batch_messages": 0}, {"batch_bytes": 0}, {"max_missed": -1}])
 def test_bounds_below_their_least_are_refused(options: dict[str, Any]) -> None:
-    from retention.config.nested import SyncSource
     from retention.ingest.sync.session import SyncOptions
 
     with pytest.raises(UsageError, match="at least"):
-        SyncOptions(**options).bounds(SyncSource())
-    assert SyncOptions().bounds(SyncSource(max_missed=3)).max_missed == 3
-    assert SyncOptions(max_missed=0).bounds(SyncSource(max_missed=3)).max_missed == 0
+        SyncOptions(**options).bounds(0)
+    assert SyncOptions().bounds(3).max_missed == 3
+    assert SyncOptions(max_missed=0).bounds(3).max_missed == 0

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from retention.api.topic import Topic
-from retention.config.nested import TopicSyncSource
 from retention.context.context import OpenedStream
 from retention.dialects.iggy import with_topic
 from retention.errors import BusyError, RefusedError, UsageError
@@ -18,7 +17,7 @@ from retention.formats.iggy.polled import polled
 from retention.ingest.sync.iggy.offsets import bring_readers
 from retention.ingest.sync.iggy.run import follow_topic_sync, run_topic_sync
 from retention.ingest.sync.iggy.session import TopicSyncOptions, settings_there
-from retention.ingest.sync.run import SyncBounds
+from retention.ingest.sync.options import SyncBounds
 from retention.stores.lease import lease
 from tests.support.recorded_topic import STREAM, TOPIC, RecordedServer
 from tests.support.topics import NAME, World, line
@@ -272,7 +271,7 @@ def test_bounds_below_their_least_value_are_refused() -> None:
         TopicSyncOptions(max_missed=-1),
     ):
         with pytest.raises(UsageError, match="a batch has at least 1 message"):
-            wrong.bounds(TopicSyncSource(stream=STREAM))
+            wrong.bounds(0)
 
 
 def test_the_servers_settings_are_told_in_its_own_numbers() -> None:
