@@ -63,7 +63,8 @@ def test_a_killed_query_copies_each_message_once(
         connection.request(
             f"STREAM.CREATE.{NAME}", {"name": NAME, "subjects": [f"{NAME}.>"], **LIMITS}
         )
-    configured(tmp_path, {"name": "COPY", "sync": {"server": server.url, "stream": NAME}})
+    sync = {"server": server.url, "stream": NAME}
+    configured(tmp_path, {"name": "COPY", "format": "delta", "sync": sync})
     with Load(server, NAME, SEED) as load:
         for kill in range(KILLS):
             step = STEPS[kill % len(STEPS)]
