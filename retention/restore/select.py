@@ -114,7 +114,7 @@ def select_parts(
 
     Args:
         directory: the archive's directory of the table.
-        copies: the copies that may have wanted messages.
+        copies: the copies that may have wanted messages, in any order.
         there: the table's files.
         wanted: the messages to restore.
         withdrawn: partition → the sequences of markers that are not restored, from `withdrawn_markers`.
@@ -122,7 +122,10 @@ def select_parts(
     selected: list[CopyPart] = []
     already = 0
     for partition in sorted({copy.partition for copy in copies}):
-        archived = [copy for copy in copies if copy.partition == partition]
+        archived = sorted(
+            (copy for copy in copies if copy.partition == partition),
+            key=lambda copy: (copy.min_seq, copy.path),
+        )
         live = [stored for stored in there if stored.file.partition == partition]
         meeting = _meeting(archived, live)
         sequences = _Sequences(live)
@@ -168,7 +171,7 @@ class _Sequences:
         return mask
 
     def new(self, copy: ArchivedFile, seqs: Array) -> Array:
-        """Mask of a copy's sequences that no earlier copy restores."""
+        """Mask of a copy's sequences that no earlier copy restores; copies are asked in order of `min_seq`."""
         self._taken = [taken for taken in self._taken if len(taken) and taken[-1] >= copy.min_seq]
         brought = [np.isin(seqs, taken) for taken in self._taken]
         return ~np.logical_or.reduce([np.zeros(len(seqs), dtype=bool), *brought])

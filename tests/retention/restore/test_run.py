@@ -357,7 +357,6 @@ def test_each_sequence_comes_back_once_and_only_if_it_is_not_there(
         )
         for at, (numbers, gone_) in enumerate(zip(copies, hidden, strict=True))
     ]
-    archived = sorted(archived, key=lambda file: (file.min_seq, file.path))
     there = [
         StoredFile(DataFile(f"live-{at}", 0, 0, "", ""), min(numbers), max(numbers))
         for at, numbers in enumerate(live)
