@@ -132,9 +132,14 @@ def read_replacements(directory: str) -> Replacements:
         DamagedError: a document cannot be read, or does not match its checksum or its name.
         RefusedError: a newer version of the program wrote one.
     """
+    return Replacements(list(map(read_erasure, erasures_in(directory))))
+
+
+def erasures_in(directory: str) -> list[str]:
+    """The locations of the documents of erasures in the archive of one table, in name order."""
     names = files.names(manifests_of(directory))
     ours = (name for name in names if name.startswith(OF_ERASURE) and name.endswith(_SUFFIX))
-    return Replacements([_read(files.join(manifests_of(directory), name)) for name in ours])
+    return [files.join(manifests_of(directory), name) for name in ours]
 
 
 def write_erasure(directory: str, content: ArchiveErasure) -> StoredErasure:
@@ -154,7 +159,8 @@ def erasure_in(location: str) -> str | None:
     return link_in(location) if name.startswith(OF_ERASURE) else None
 
 
-def _read(location: str) -> StoredErasure:
+def read_erasure(location: str) -> StoredErasure:
+    """Read one document; raises as `read_replacements`."""
     try:
         fields = verified(parse_json(files.read_bytes(location) or b""))
         link, version = link_of_fields(fields), fields.pop("format_version")

@@ -178,8 +178,12 @@ def read_manifests(directory: str) -> Iterator[StoredManifest]:
         DamagedError: a manifest cannot be read or does not match its checksum.
         RefusedError: a newer version of the program wrote a manifest.
     """
-    for name in _names(directory):
-        yield _read(files.join(directory, _MANIFESTS, name))
+    return map(read_manifest, manifests_in(directory))
+
+
+def manifests_in(directory: str) -> list[str]:
+    """The locations of the manifests of an archive, in name order."""
+    return [files.join(directory, _MANIFESTS, name) for name in _names(directory)]
 
 
 def manifests_of(directory: str) -> str:
@@ -202,7 +206,8 @@ def _names(directory: str) -> list[str]:
     return [name for name in names if name.endswith(_SUFFIX) and not name.startswith(OF_ERASURE)]
 
 
-def _read(location: str) -> StoredManifest:
+def read_manifest(location: str) -> StoredManifest:
+    """Read one manifest; raises as `read_manifests`."""
     try:
         fields = verified(parse_json(files.read_bytes(location) or b""))
         link, version = link_of_fields(fields), _version(fields)

@@ -30,7 +30,7 @@ from retention.storage import files
 from retention.tables.bounds import by_path, leaf_of, live_rows
 from retention.tables.narrow import NarrowReader
 from retention.tables.opened import OpenedTable
-from retention.tables.wanted_key import scalar_of
+from retention.tables.wanted_key import array_of
 
 ChooseEngine = Callable[[int], Engine]
 Key = Mapping[Column, str]
@@ -89,14 +89,11 @@ def typed_keys(
         groups.setdefault(tuple(sorted(key)), []).append(key)
     typed = []
     for columns, of_group in groups.items():
-        leaves = [leaf_of(snapshot, column) for column in columns]
-        values = [
-            [scalar_of(table.name, leaf, key[column]) for key in of_group]
-            for column, leaf in zip(columns, leaves, strict=True)
-        ]
         arrays = [
-            pa.chunked_array([pa.array([each.as_py() for each in column], column[0].type)])
-            for column in values
+            pa.chunked_array(
+                [array_of(table.name, leaf_of(snapshot, column), [key[column] for key in of_group])]
+            )
+            for column in columns
         ]
         typed.append(ErasedKeys(columns, Members(key_bytes(arrays).combine_chunks())))
     return typed

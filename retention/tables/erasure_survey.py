@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -20,7 +20,6 @@ from retention.erasure.search import texts_with
 from retention.errors import DamagedError, RefusedError
 from retention.history.kinds import TableApplied, TableRun
 from retention.history.record import UNKNOWN
-from retention.planners.table_rows import NarrowFile
 from retention.rules.tables.erase import ErasedKeys
 from retention.storage import files
 from retention.stores.holds import Hold
@@ -37,10 +36,10 @@ from retention.tables.erased_rows import (
 )
 from retention.tables.held_rows import TableHolds
 from retention.tables.holds import TableHoldRecords
-from retention.tables.narrow import NarrowReader
 from retention.tables.opened import OpenedTable
 from retention.tables.plan import FileRemovals
 from retention.tables.records import read_changes
+from retention.tables.sole_copies import holds_with_sole_copies
 
 _NOTHING = "nothing was changed"
 
@@ -163,7 +162,7 @@ def refuse_held_files(
     choose: ChooseEngine,
     so_far: str,
 ) -> None:
-    """Refuse to delete files of which any row is held.
+    """Refuse to delete files with the only copy of a held row.
 
     Args:
         table: the table.
@@ -177,9 +176,9 @@ def refuse_held_files(
     """
     holds = TableHoldRecords(table).in_effect() if doomed else ()
     if holds:
-        tasks = [partial(_task_of, file) for file in doomed]
-        for by_hold in TableHolds.of(table, snapshot, holds).covered(tasks, choose):
-            _refuse(table, holds, (hold for hold, rows in by_hold.items() if rows), so_far)
+        covering = TableHolds.of(table, snapshot, holds)
+        needed = holds_with_sole_copies(covering, doomed, choose)
+        _refuse(table, holds, needed, so_far, "of which the files to delete have the only copy")
 
 
 def _held_rows(
@@ -191,11 +190,13 @@ def _held_rows(
         yield from (hold for hold, rows in by_hold.items() if rows & file.rows)
 
 
-def _task_of(file: ErasedFile, reader: NarrowReader) -> NarrowFile:
-    return reader.task(0, file.add, 0)
-
-
-def _refuse(table: OpenedTable, holds: Sequence[Hold], held: Iterable[str], so_far: str) -> None:
+def _refuse(
+    table: OpenedTable,
+    holds: Sequence[Hold],
+    held: Iterable[str],
+    so_far: str,
+    which: str = "that the erasure would destroy",
+) -> None:
     """Refuse an erasure that would lose held rows.
 
     Raises:
@@ -208,7 +209,7 @@ def _refuse(table: OpenedTable, holds: Sequence[Hold], held: Iterable[str], so_f
         owner = "" if first.owner is None else f" of {first.owner}"
         more = f" and {counted(len(named) - 1, 'other hold')}" if len(named) > 1 else ""
         raise RefusedError(
-            f"{table.name}: legal hold {first.id}{owner} ({first.reason}){more} keeps rows that the erasure would "
-            f"destroy, and a legal hold wins; {so_far}; erase after "
+            f"{table.name}: legal hold {first.id}{owner} ({first.reason}){more} keeps rows {which}, and a "
+            f"legal hold wins; {so_far}; erase after "
             f"{command('hold release', first.id, options='--reason …')}"
         )

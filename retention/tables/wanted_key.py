@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -81,6 +81,20 @@ def _typed(table: str, values: Mapping[Column, Any], snapshot: DeltaSnapshot) ->
     return {
         column: scalar_of(table, leaf_of(snapshot, column), values[column]) for column in values
     }
+
+
+def array_of(table: str, leaf: Leaf, texts: Sequence[str]) -> pa.Array:
+    """Texts in the type of a column, all at once.
+
+    Raises:
+        UsageError: one is no value of that type.
+    """
+    kind = arrow_type(leaf.type) or pa.string()
+    try:
+        return pa.array(texts, pa.string()).cast(kind)
+    except (ValueError, ArithmeticError, TypeError, pa.ArrowException):
+        # Names the first one that is none.
+        return pa.array([scalar_of(table, leaf, text).as_py() for text in texts], kind)
 
 
 def scalar_of(table: str, leaf: Leaf, value: Any) -> pa.Scalar:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from retention.context.context import OpenedStream
 from retention.core.seq_ranges import in_ranges, merged_ranges
+from retention.core.spoken_commands import command
 from retention.core.wording import counted
 from retention.datafile.parquet import read_columns
 from retention.engines.select import Engines
@@ -18,17 +18,21 @@ from retention.inspect.taken import Taken
 from retention.plan.run_ranges import sequences_of
 from retention.storage import files
 from retention.storage.digesting import digest_of_file
-from retention.stores.archive_erasures import Replacements, read_replacements
+from retention.stores.archive_erasures import Replacements
 from retention.stores.archive_manifest import (
     ArchivedFile,
-    StoredManifest,
+    copies_of,
     place_of,
-    read_manifests,
 )
 from retention.stores.table_format import Inspection
-from retention.verify.archives import FROM_COPY, own_directory
+from retention.verify.archives import FROM_COPY, ArchiveDocuments, documents_of, sampled
 from retention.verify.checks import StreamToVerify
-from retention.verify.finding import Damage, damage_of_error
+from retention.verify.finding import Damage, Unverified, damage_of_error
+
+_OF_NOBODY = (
+    "no manifest names this file: a run that was killed left it, a run at work is about to name it, or another program "
+    "put it there; delete it if no run is at work"
+)
 
 
 @dataclass(frozen=True)
@@ -44,10 +48,19 @@ class CopyToVerify:
         return place_of(self.directory, self.copy.path)
 
 
-def archive_damages(
+@dataclass(frozen=True)
+class ArchiveFindings:
+    """The findings in the contents of an archive."""
+
+    damages: tuple[Damage, ...] = ()
+    unnamed: tuple[Unverified, ...] = ()
+    """The files that no manifest names."""
+
+
+def verify_archive(
     opened: OpenedStream, table: Inspection, engines: Engines, sample: float | None
-) -> list[Damage]:
-    """The damages of the contents of a stream's archive.
+) -> ArchiveFindings:
+    """Read the contents of a stream's archive.
 
     Args:
         opened: the stream.
@@ -59,45 +72,60 @@ def archive_damages(
         StorageError: the archive cannot be read.
     """
     stream = StreamToVerify(opened, table, sample)
-    directory = own_directory(stream)
-    if directory is None:
-        return []
     try:
-        manifests = list(read_manifests(directory))
-        replacements = read_replacements(directory)
-        return _of_contents(stream, engines, directory, manifests, replacements)
+        documents = documents_of(stream)
+        if documents is None or documents.damages:
+            # The other checks have named the damages of documents.
+            return ArchiveFindings()
+        return _findings(stream, engines, documents)
     except StorageError:
         raise
     except DamagedError as error:
-        return [damage_of_error("archive", directory, error)]
+        return ArchiveFindings((damage_of_error("archive", "", error),))
+
+
+def _findings(
+    stream: StreamToVerify, engines: Engines, documents: ArchiveDocuments
+) -> ArchiveFindings:
+    damages = _of_contents(stream, engines, documents)
+    if stream.sample is None and not damages:
+        damages += _uncovered(stream, documents)
+    there = files.walk(copies_of(documents.directory))
+    # A run names its copies after it has written them, so the names are read again.
+    newest = documents_of(stream) or documents
+    unnamed = sorted(set(there) - newest.copies.keys())
+    damages += _returned(stream, newest, unnamed)
+    nobodys = [path for path in unnamed if not newest.replacements.has(path)]
+    return ArchiveFindings(
+        tuple(damages),
+        tuple(Unverified(place_of(newest.directory, path), _OF_NOBODY) for path in nobodys),
+    )
 
 
 def _of_contents(
-    stream: StreamToVerify,
-    engines: Engines,
-    directory: str,
-    manifests: Sequence[StoredManifest],
-    replacements: Replacements,
+    stream: StreamToVerify, engines: Engines, documents: ArchiveDocuments
 ) -> list[Damage]:
-    copies = {
-        copy.path: copy
-        for manifest in manifests
-        for named in manifest.content.files
-        for copy in replacements.last(named)
-    }
-    paths = sorted(copies)
-    if stream.sample is not None and paths:
-        count = max(1, round(stream.sample * len(paths)))
-        paths = sorted(random.Random(stream.table.version).sample(paths, count))  # noqa: S311
-    tasks = [CopyToVerify(directory, copies[path]) for path in paths]
+    copies = documents.copies
+    paths = sampled(stream, list(copies))
+    tasks = [CopyToVerify(documents.directory, copies[path]) for path in paths]
     weights = [task.copy.file_bytes for task in tasks]
     opened = stream.opened
     engine = engines.pick(opened.config.engine, sum(weights), opened.config.local_limit)
     results = engine.map(verify_copy, tasks, weights)
-    damages = [each for each in results if each is not None]
-    if stream.sample is None and not damages:
-        damages += _uncovered(stream, directory, manifests, replacements)
-    return damages
+    return [each for each in results if each is not None]
+
+
+def _returned(
+    stream: StreamToVerify, documents: ArchiveDocuments, unnamed: Sequence[str]
+) -> Iterator[Damage]:
+    """Each copy with erased messages that an erasure replaced, and that is there."""
+    resumed = command("erase", stream.opened.name, options="--resume")
+    remedy = f"erase again, with the same request, or finish an unfinished one with {resumed}"
+    for path in unnamed:
+        place = place_of(documents.directory, path)
+        if documents.replacements.has(path) and files.length(place) is not None:
+            detail = "an erasure replaced this copy, and it is there, with the erased messages"
+            yield Damage("archive", place, detail, remedy)
 
 
 def verify_copy(task: CopyToVerify) -> Damage | None:
@@ -114,14 +142,10 @@ def verify_copy(task: CopyToVerify) -> Damage | None:
     return Damage("archive", task.location, detail, FROM_COPY)
 
 
-def _uncovered(
-    stream: StreamToVerify,
-    directory: str,
-    manifests: Sequence[StoredManifest],
-    replacements: Replacements,
-) -> Iterator[Damage]:
-    """Each run whose copies have other numbers of the messages that it removed than its manifest says."""
-    by_name = {manifest.location.rpartition("/")[2]: manifest for manifest in manifests}
+def _uncovered(stream: StreamToVerify, documents: ArchiveDocuments) -> Iterator[Damage]:
+    """Each run whose copies lack messages that it removed, by its evidence."""
+    directory = documents.directory
+    by_name = {each.location.rpartition("/")[2]: each for each in documents.manifests}
     taken = Taken(stream.opened)
     for run in stream.outcomes:
         name = "" if run.archived is None else run.archived.manifest.rpartition("/")[2]
@@ -129,20 +153,23 @@ def _uncovered(
         if manifest is None or not run.is_done:
             continue
         named = manifest.content.files
-        if any(replacements.has(copy.path) or not copy.by_rule for copy in named):
-            # What is erased is in no copy, and roll-ups have no rules by file.
+        if not _is_whole(directory, named, documents.replacements):
             continue
         removed = _removed_by(taken, run.run)
         if removed is None:
             continue
         have = sum(_common(directory, copy, removed) for copy in named)
-        wanted = sum(sum(copy.by_rule.values()) for copy in named)
-        if have != wanted:
-            detail = (
-                f"the copies have {counted(have, 'message')} of those that run {run.run} removed, by its evidence, "
-                f"and the manifest says {wanted:,}"
-            )
+        if have != run.removed_messages:
+            counts = f"{counted(have, 'message')} of the {run.removed_messages:,}"
+            detail = f"its copies have {counts} that run {run.run} removed"
             yield Damage("archive", manifest.location, detail, FROM_COPY)
+
+
+def _is_whole(directory: str, named: Sequence[ArchivedFile], replacements: Replacements) -> bool:
+    """Whether copies are there with their lengths, and no erasure took messages out of them."""
+    lengths = files.lengths([place_of(directory, copy.path) for copy in named])
+    wanted = [copy.file_bytes for copy in named]
+    return lengths == wanted and not any(replacements.has(copy.path) for copy in named)
 
 
 def _removed_by(taken: Taken, run: str) -> Mapping[int, np.ndarray] | None:

@@ -25,7 +25,7 @@ from retention.errors import (
 )
 from retention.stores.layout import identities
 from retention.stores.table_format import Inspection
-from retention.verify.archive_contents import archive_damages
+from retention.verify.archive_contents import ArchiveFindings, verify_archive
 from retention.verify.archives import ARCHIVE_CHECKS
 from retention.verify.checks import STREAM_CHECKS, StreamToVerify
 from retention.verify.data_files import FileToVerify, VerifiedFile, VerifyTask, verify_files
@@ -123,8 +123,10 @@ def verify_stream(opened: OpenedStream, engines: Engines, options: VerifyOptions
         if done < len(wanted):
             log_progress(f"verifying {opened.name}", done, len(wanted), "files")
     damages = [*history, *_of_records(opened, table, options.sample)]
+    archived = ArchiveFindings()
     if options.archive:
-        damages += archive_damages(opened, table, engines, options.sample)
+        archived = verify_archive(opened, table, engines, options.sample)
+        damages += archived.damages
     live = _still_live(opened, results)
     damages += [each for result in live for each in result.damages]
     result = Verification(
@@ -140,7 +142,10 @@ def verify_stream(opened: OpenedStream, engines: Engines, options: VerifyOptions
         resumed,
         sum(each.is_recorded for each in live),
         tuple(dict.fromkeys(damages)),
-        tuple(_named(opened, [each.unverified for each in live if each.unverified is not None])),
+        (
+            *_named(opened, [each.unverified for each in live if each.unverified is not None]),
+            *archived.unnamed,
+        ),
     )
     return _kept(opened, result)
 

@@ -11,7 +11,8 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
 
 from retention.api.table import Table
 from retention.api.warehouse import Warehouse, open_warehouse
@@ -386,3 +387,84 @@ def test_an_erasure_leaves_its_request_nowhere(tmp_path: Path) -> None:
     [record] = erasures_of(world.table.opened).all()
     assert record.key is not None
     assert world.left("warehouse") == set()
+
+
+def _with_former_copies(world: World) -> None:
+    """An erasure of one person writes the files anew, and their owner compacts them: our copies are no longer live."""
+    world.append("ann-17c09d4e2b63", EVE, BOB)
+    world.table.erase({"user": "ann-17c09d4e2b63"}, reason="request 6").apply()
+    DeltaTable(world.location).optimize.compact()
+
+
+@VECTORS
+def test_copies_of_held_rows_that_are_live_are_deleted(tmp_path: Path, vectors: bool) -> None:
+    world = World(tmp_path, vectors=vectors)
+    _with_former_copies(world)
+    ours = world.left("lake")
+    world.warehouse.hold("events", key={"user": BOB}, reason="case 12")
+    report = world.table.erase({"user": EVE}, reason="request 7").apply()
+    assert world.users() == [BOB] * 40
+    assert len(report.record.deleted) == 1
+    assert world.left("lake") < ours
+    world.clean()
+    assert all(each.is_done for each in world.table.resume_erasures())
+    assert world.left() == set()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda table: table.delete(f"user = '{BOB}' AND id = 85"),
+        lambda table: table.update({"id": "1085"}, predicate=f"user = '{BOB}' AND id = 85"),
+        lambda table: table.update(
+            {"about": "named_struct('address', 'moved')"}, predicate=f"user = '{BOB}'"
+        ),
+    ],
+    ids=["deleted", "changed", "changed within"],
+)
+def test_the_only_copy_of_a_held_row_is_kept(
+    tmp_path: Path, change: Callable[[DeltaTable], object]
+) -> None:
+    """A row of another content, even in one column, is no copy."""
+    world = World(tmp_path)
+    _with_former_copies(world)
+    change(DeltaTable(world.location))
+    hold = world.warehouse.hold("events", key={"user": BOB}, reason="case 12", owner="J. Doe")
+    before = world.users()
+    with pytest.raises(RefusedError, match=f"{hold.id} of J. Doe .case 12. keeps .* only copy"):
+        world.table.erase({"user": EVE}, reason="request 7")
+    assert world.users() == before
+    world.warehouse.release_hold(hold.id, reason="closed")
+    world.table.erase({"user": EVE}, reason="request 7").apply()
+    assert EVE not in world.users()
+
+
+def test_equal_rows_are_copies_of_as_many_rows(tmp_path: Path) -> None:
+    """Of two held rows that are equal in every column, one is live: the other one may be lost with its file."""
+    world = World(tmp_path)
+    world.append("ann-17c09d4e2b63", EVE)
+    row = {"user": BOB, "id": 999, "at": NOW, "about": {"address": "elsewhere"}}
+    twice = pa.Table.from_pylist([row, row, {**row, "user": EVE}, {**row, "user": "ann"}], SCHEMA)
+    write_deltalake(world.location, twice, mode="append")
+    world.table.erase({"user": "ann"}, reason="request 6").apply()
+    table = DeltaTable(world.location)
+    table.delete("id = 999")
+    write_deltalake(world.location, twice.slice(1, 2), mode="append")
+    world.warehouse.hold("events", key={"user": BOB, "id": 999}, reason="case 12")
+    with pytest.raises(RefusedError, match="only copy"):
+        world.table.erase({"user": EVE}, reason="request 7")
+    write_deltalake(world.location, twice.slice(0, 1), mode="append")
+    world.table.erase({"user": EVE}, reason="request 7").apply()
+    assert EVE not in world.users()
+
+
+def test_a_column_that_came_later_makes_no_other_row(tmp_path: Path) -> None:
+    """A column without a value is no difference; one that the table no longer has is."""
+    world = World(tmp_path)
+    _with_former_copies(world)
+    table = DeltaTable(world.location)
+    table.alter.add_columns([Field("note", PrimitiveType("string"))])
+    table.optimize.z_order(["user"])
+    world.warehouse.hold("events", key={"user": BOB}, reason="case 12")
+    world.table.erase({"user": EVE}, reason="request 7").apply()
+    assert world.users() == [BOB] * 40

@@ -36,8 +36,10 @@ class Kind:
 
 
 KINDS = (
-    Kind("manifest of the archive", r"^archive/.*/manifests/", BOTH),
-    Kind("copy in the archive", r"^archive/.*/messages/", frozenset({DELETED}), "restore compares digests"),
+    Kind("manifest of the archive, or record of an erasure there", r"^archive/.*/manifests/", BOTH),
+    Kind("record of an erasure", r"_retention/erasures/.*(?<!report)\.json$", BOTH),
+    Kind("report of an erasure", r"_retention/erasures/", frozenset(), "its existence counts; nothing reads it"),
+    Kind("copy in the archive", r"^archive/.*/messages/", BOTH),
     Kind("label of the archive", r"^archive/", frozenset(), "only for people"),
     Kind("live data file", r"LIVE", BOTH),
     Kind("vector of a removed file", r"^vector of", frozenset(), "its checksum shows it when an undo reads it"),
@@ -76,7 +78,7 @@ class Attacked:
         return open_warehouse(self.folder / "retention.yaml", engine="local", clock=lambda: NOW)
 
     def verdict(self) -> str:
-        return self.warehouse.stream("ORDERS").verify().verdict
+        return self.warehouse.stream("ORDERS").verify(archive=True).verdict
 
 
 @pytest.fixture(scope="module", params=["delta", "parquet"])
@@ -103,6 +105,7 @@ def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     attacked.warehouse.release_hold(hold.id, reason="closed")
     attacked.warehouse.hold("ORDERS", reason="a case", subject="orders.a")
     orders.delete(150, 152).apply()
+    assert orders.erase(seqs=[70], reason="request 7").apply().is_done
     assert attacked.verdict() == "ok"
     return attacked
 
