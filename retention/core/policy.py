@@ -72,7 +72,7 @@ class Policy:
     archive: str | None = None
     """The location that files are copied to before removal; None: no archive."""
     mode: Mode = "update"
-    """What a pass answers, see `Mode`."""
+    """The question that a pass answers, see `Mode`."""
 
     def as_json(self) -> JsonObject:
         """The policy as JSON values, by name; part of the input of a plan's id."""

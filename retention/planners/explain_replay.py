@@ -51,7 +51,7 @@ def with_fate(explained: Explanation, gone: pa.Table) -> Explanation:
 
 
 def fate_line(fate: Mapping[str, Any]) -> str:
-    """What a server did with a message that it does not hold (a row of `GONE`), as a verb with its object."""
+    """The deed of a server on a message that it does not hold (a row of `GONE`), as a verb with its object."""
     if fate["fate"] == REFUSED:
         code = "" if fate["code"] is None else f" (error code {fate['code']})"
         return f"would have refused it: {fate['reason']}{code}"

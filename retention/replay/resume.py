@@ -33,7 +33,7 @@ class Resumed:
     """A replay from a state until an instant."""
 
     rows: pa.Table
-    """What the server held and the publishes that it answered; shape `PUBLISHES`."""
+    """The messages that the server held and the publishes that it answered; shape `PUBLISHES`."""
     fates: pa.Table
     """Shape `FATES`, one row for each of `rows`, in their order."""
     is_here: np.ndarray
@@ -114,7 +114,7 @@ def update(
     at_ns: int,
     digests: Digests,
 ) -> Resumed:
-    """What an update of the configuration leaves of what a server holds at an instant.
+    """Apply an update of the configuration to what a server holds at an instant.
 
     Args:
         resumed: the replay until the instant, under the limits before.
@@ -139,7 +139,7 @@ def update(
 
 @dataclass(frozen=True)
 class _Held:
-    """What a server holds."""
+    """The messages that a server holds."""
 
     rows: pa.Table
     """Shape `PUBLISHES`, ascending by `seq`."""

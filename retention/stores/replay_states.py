@@ -150,7 +150,7 @@ class ReplayStates:
 
 
 def _beginning(number: int) -> str:
-    """How the name of the record with a number begins."""
+    """The beginning of the name of the record with a number."""
     return f"{number:0{_DIGITS}d}-"
 
 

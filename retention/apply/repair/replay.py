@@ -19,7 +19,7 @@ from retention.stores.replay_states import ReplayStates
 
 @dataclass(frozen=True)
 class ReplayRepair:
-    """What keeps the replay of a stream from going on."""
+    """A replay that may not be able to go on."""
 
     stream: str
     reason: str | None
@@ -57,9 +57,9 @@ def repair_lost_replay(opened: OpenedStream) -> ReplayRepair:
         BusyError: another run is in progress.
     """
     with maintaining(opened):
-        found = find_lost_replay(opened)
-        if not found.is_needed:
-            return found
+        lost = find_lost_replay(opened)
+        if not lost.is_needed:
+            return lost
         snapshot = opened.store.snapshot()
         swap = Swap(
             remove=LOGGED_FILES.empty_table(),
@@ -69,4 +69,4 @@ def repair_lost_replay(opened: OpenedStream) -> ReplayRepair:
             updates=[SetReplay(0)],
         )
         opened.store.commit(swap, snapshot)
-        return replace(found, is_done=True)
+        return replace(lost, is_done=True)

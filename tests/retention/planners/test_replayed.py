@@ -193,6 +193,7 @@ def test_a_simulation_is_refused(tmp_path: Path) -> None:
     append(stream := stream_of(tmp_path, max_msgs=3), "abcd")
     with pytest.raises(RefusedError, match="`retention replay S` takes other limits"):
         stream.simulate(max_msgs=1)
+    assert stream.replay(max_msgs=1).held()["seq"].to_pylist() == [4]
     assert (stream.state().lag.messages, stream.state().overdue) == (0, None)
 
 
