@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +18,8 @@ from retention.rules.replay.limits import ReplayLimits
 from retention.rules.replay.publishes import PUBLISHES, Expectation, Publishes
 from retention.rules.replay.replay import replay
 from retention.rules.replay.state import ReplayState
-from tests.retention.rules.replay.test_replay import END, START, worlds
+from retention.schemas.messages import NEVER
+from tests.retention.rules.replay.test_replay import END, START, of_subjects, rows_of, worlds
 from tests.support.laws import law
 
 
@@ -96,3 +99,80 @@ def test_passes_at_any_instants_leave_what_one_replay_holds(
     lake.held = set()
     lake.apply(max(END, at_ns))
     assert lake.seqs == expected
+
+
+def updated(rows: pa.Table, limits: ReplayLimits, at_ns: int) -> list[int]:
+    """The rows that an update leaves, walked through: head, subjects, then what is due."""
+    held = rows.to_pylist()
+    if not limits.refuses_new:
+        while limits.max_msgs is not None and len(held) > limits.max_msgs:
+            held.pop(0)
+        while limits.max_bytes is not None and sum(row["size"] for row in held) > limits.max_bytes:
+            held.pop(0)
+    if limits.max_msgs_per_subject is not None:
+        held = [
+            row
+            for at, row in enumerate(held)
+            if sum(later["subject"] == row["subject"] for later in held[at + 1 :])
+            < limits.max_msgs_per_subject
+        ]
+    aged = scanned(held, limits, at_ns)
+    return [
+        row["seq"]
+        for row in held
+        if row["seq"] not in aged
+        and not (limits.expires and (row["deadline_ns"] or NEVER) <= at_ns)
+    ]
+
+
+def scanned(held: list[dict[str, Any]], limits: ReplayLimits, at_ns: int) -> set[int]:
+    """The rows that age removes: those before the first young one, except `never`."""
+    candidates = [row for row in held if row["deadline_ns"] != NEVER]
+    age = NEVER if limits.max_age_ns is None else limits.max_age_ns
+    old = itertools.takewhile(lambda row: row["ts_ns"] + age <= at_ns, candidates)
+    return {row["seq"] for row in old}
+
+
+@law
+@given(worlds(), worlds(), st.integers(0, 30))
+def test_changed_limits_act_as_an_update_at_the_instant_of_the_pass(
+    world: tuple[Publishes, ReplayLimits, int],
+    other: tuple[Publishes, ReplayLimits, int],
+    half_seconds: int,
+) -> None:
+    publishes, before, _ = world
+    after = replace(other[1], marker_ttl_ns=None)
+    at_ns = START + half_seconds * SECOND // 2
+    first = publishes.rows["seq"][0].as_py() if publishes.rows.num_rows else 1
+    lake = Lake(replace(before, marker_ttl_ns=None), first)
+    lake.append(publishes)
+    lake.apply(at_ns)
+    taken = pc.less_equal(lake.rows["seq"], lake.state.position if lake.state else 0)
+    held, later = lake.rows.filter(taken), lake.rows.filter(pc.invert(taken))["seq"].to_pylist()
+    lake.apply(at_ns, after)
+    assert lake.seqs == updated(held, after, at_ns) + later
+
+
+def test_expected_sequences_are_compared_while_every_publish_is_known() -> None:
+    limits = ReplayLimits(max_msgs=9)
+    publishes = of_subjects("aab")
+    expects = {3: Expectation(last_seq=b"1")}
+    lake = Lake(limits, 1)
+    lake.append(Publishes(publishes.rows, expects))
+    assert lake.apply(END).gone.to_pylist()[0]["reason"] == "wrong last sequence"
+    gap = Lake(limits, 1)
+    gap.append(Publishes(publishes.rows.filter(pc.not_equal(publishes.rows["seq"], 2)), expects))
+    assert gap.apply(END).gone.num_rows == 0
+
+
+def test_an_expected_id_is_that_of_a_message_removed_since() -> None:
+    lake = Lake(ReplayLimits(max_msgs=1), 1)
+    publishes = rows_of(
+        {"subject": "a", "msg_id": "x"}, {"subject": "a"}, {"subject": "a", "msg_id": "y"}
+    )
+    lake.append(publishes)
+    lake.apply(END)
+    more = publishes.rows.slice(1).set_column(0, PUBLISHES.field(0), pa.array([4, 5]))
+    lake.append(Publishes(more, {4: Expectation(last_id=b"y"), 5: Expectation(last_id=b"x")}))
+    gone = lake.apply(END).gone
+    assert gone.filter(pc.equal(gone["fate"], "refused"))["seq"].to_pylist() == [5]
