@@ -210,7 +210,12 @@ def replaying(folder: Path, format_: str) -> None:
     """Two passes have replayed, and the grace of the first one's record is over."""
 
     def at(second: int, max_msgs: int) -> Stream:
-        limits = {"mode": "replay", "max_msgs": max_msgs, "segment_span": "10s", "grace": "10s"}
+        limits: dict[str, Any] = {
+            "mode": "replay",
+            "max_msgs": max_msgs,
+            "segment_span": "10s",
+            "grace": "10s",
+        }
         now_ns = START + second * SECOND
         return warehouse_with(folder, format_, now_ns, **limits).stream("ORDERS")
 
