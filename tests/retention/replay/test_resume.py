@@ -176,3 +176,16 @@ def test_an_expected_id_is_that_of_a_message_removed_since() -> None:
     lake.append(Publishes(more, {4: Expectation(last_id=b"y"), 5: Expectation(last_id=b"x")}))
     gone = lake.apply(END).gone
     assert gone.filter(pc.equal(gone["fate"], "refused"))["seq"].to_pylist() == [5]
+
+
+def test_a_message_that_arrives_late_meets_what_has_expired_since() -> None:
+    """The first message expires at 3 s and is removed at 10 s; then one of 2 s arrives, for which there was no room."""
+    limits = ReplayLimits(max_msgs=1, refuses_new=True, expires=True)
+    publishes = rows_of({"subject": "a", "deadline_ns": START + 3 * SECOND}, {"subject": "b"})
+    lake = Lake(limits, 1)
+    lake.append(Publishes(publishes.rows.slice(0, 1)))
+    lake.apply(START + 10 * SECOND)
+    assert lake.seqs == []
+    lake.append(Publishes(publishes.rows.slice(1)))
+    assert lake.apply(START + 11 * SECOND).gone["fate"].to_pylist() == ["refused"]
+    assert held_by_server(publishes, limits) == lake.seqs == []
