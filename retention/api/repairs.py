@@ -17,6 +17,7 @@ from retention.apply.repair.lost_commits import (
 )
 from retention.apply.repair.lost_files import FileRepair, find_lost_files, repair_lost_files
 from retention.apply.repair.place import PlaceRepair, find_other_place, repair_place
+from retention.apply.repair.replay import ReplayRepair, find_lost_replay, repair_lost_replay
 from retention.apply.repair.returned import (
     ReturnedRepair,
     find_returned_messages,
@@ -127,6 +128,14 @@ class Repairs:
             BusyError: another run is in progress; from `apply()`.
         """
         return self._repair(find_other_place, repair_place, text_repairs.place_repair_text)
+
+    def repair_lost_replay(self) -> Repair[ReplayRepair]:
+        """Let the next pass begin its replay anew, because it cannot go on: the record of the last one is lost.
+
+        Raises:
+            BusyError: another run is in progress; from `apply()`.
+        """
+        return self._repair(find_lost_replay, repair_lost_replay, text_repairs.lost_replay_text)
 
     def reclaim(self) -> DryRun[ReclaimReport, ReclaimReport]:
         """Delete files that were dead longer than their grace period; it cannot be undone.

@@ -29,8 +29,8 @@ from retention.ingest.import_nats import Imported, import_nats_backup
 from retention.ingest.publish import Published, publish
 from retention.inspect.latest import latest_of
 from retention.inspect.nats_export import Exported, export_nats_backup
+from retention.inspect.replay import replay_stream
 from retention.replay.result import replay_request
-from retention.replay.run import replay_stream
 from retention.rules.erase import erased_messages
 from retention.rules.requests import delete_request
 from retention.views.notebook import ShownErasure, ShownLatest, ShownReplay

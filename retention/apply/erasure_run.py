@@ -62,6 +62,7 @@ from retention.stores.holds import HoldRecords
 from retention.stores.kept_ids import IdDigests, RemovedIds, UnstoredIds
 from retention.stores.lease import lease
 from retention.stores.ledger import ledger_home
+from retention.stores.replay_states import ReplayStates
 
 ATTEMPTS = 20
 APPENDS_WAIT_S = 60.0
@@ -248,6 +249,7 @@ def _forget_ids(survey: ErasureSurvey) -> None:
         digests = IdDigests(snapshot.table_id).of_all(ids["msg_id"].drop_null().to_pylist())
         RemovedIds(layout).forget(digests, seqs)
         UnstoredIds(layout, snapshot.counters).forget(digests)
+        ReplayStates(layout, snapshot.counters).forget(digests)
     reached(Step.ERASED_IDS_FORGOTTEN)
 
 

@@ -12,6 +12,7 @@ from retention.apply.permits import permit_of
 from retention.apply.plan_record import intent_of, kept_after, outcome_of, sequences_after
 from retention.apply.preconditions import check_pins
 from retention.apply.recorded_run import Change, RecordedRun, recorded_run
+from retention.apply.replay_terms import replay_terms
 from retention.apply.stage import Additions, stage_additions
 from retention.context.context import OpenedStream
 from retention.context.holds import expired_since
@@ -87,7 +88,7 @@ def carry_out(
     """
     plan, engines = planned.plan, terms.engines
     raise_watermark(opened, plan.header.request, plan.header.epoch)
-    if plan.is_empty:
+    if plan.is_empty and planned.goes_on is None:
         return _recorded_alone(opened, planned, run, history, started)
     snapshot = planned.snapshot or pinned(opened, plan)
     plan = replace(plan, header=replace(plan.header, version=snapshot.version))
@@ -102,7 +103,12 @@ def carry_out(
             **kept_after(plan, prepared.change),
         )
         change = _change(opened, plan, prepared, epochs)
-        change = replace(change, requirements=[*change.requirements, *permit.requirements])
+        replay = replay_terms(opened, planned, run)
+        change = replace(
+            change,
+            requirements=[*change.requirements, *permit.requirements, *replay.requirements],
+            updates=[*change.updates, *replay.updates],
+        )
         version = recorded.commit(intent, change).committed_version
         size, archived = prepared.additions.bytes, prepared.archived
         work = Work(prepared.read, size, plan.header.version, version, archived)

@@ -39,6 +39,7 @@ from retention.plan.plan import Plan
 from retention.planners.cached import Planned, plan_pass
 from retention.planners.request_guards import check_allowed
 from retention.planners.requests import plan_removal
+from retention.ports import Snapshot
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.requests import Request
 from retention.stores.lease import lease
@@ -211,13 +212,31 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
         check_whole(opened, plan, snapshot)
         check_consumers(opened, plan, snapshot)
         keep_settings(opened.root, opened.config)
-        plan = replace(plan, header=replace(plan.header, version=snapshot.version))
-        planned = Planned(plan, snapshot.counters.next_seq, snapshot)
+        planned = _as_saved(opened, plan, snapshot, engines)
         run = history.name_run(started)
         with labelled(run=run):
             return carry_out(
                 opened, planned, ExecutionTerms(engines, guards), history, run, started
             )
+
+
+def _as_saved(opened: OpenedStream, plan: Plan, snapshot: Snapshot, engines: Engines) -> Planned:
+    """A saved plan on the current table; a pass that replays is planned again, because its state is not saved.
+
+    Raises:
+        StalePlanError: the replay removes others now.
+    """
+    plan = replace(plan, header=replace(plan.header, version=snapshot.version))
+    planned = Planned(plan, snapshot.counters.next_seq, snapshot)
+    if plan.header.request is not None or plan.header.policy.mode != "replay":
+        return planned
+    again = plan_pass(opened, plan.header.as_of_ns, engines)
+    if not again.plan.removes_as(plan):
+        raise StalePlanError(
+            f"{opened.name}: messages were stored or removed since the plan was made, and its replay removes others "
+            "now; nothing was removed; plan again"
+        )
+    return replace(planned, snapshot=again.snapshot, goes_on=again.goes_on)
 
 
 def _check(opened: OpenedStream, history: History, plan: Plan, guards: Guards) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 from retention.apply.kept_counts import kept_counts
 from retention.apply.recorded_run import Change, RecordedRun, recorded_run
 from retention.apply.recover import settle_interrupted
+from retention.apply.replay_terms import refuse_replayed_on, undo_terms
 from retention.apply.undo_conflicts import (
     foreign_change,
     merged_since,
@@ -157,6 +158,7 @@ def _plan_undo(opened: OpenedStream, history: History, run: str) -> _UndoPlan:
     removed, added = (read_record(opened, run, name) for name in ("removed", "added"))
     undo = RunToUndo(opened, snapshot, outcome, later, removed, added)
     _refuse_uncommitted(undo)
+    refuse_replayed_on(opened, snapshot.counters, run)
     _refuse_row_tombstones(undo)
     epochs = _epochs(undo, history)
     return _UndoPlan(undo, epochs, _sources(undo))
@@ -183,6 +185,7 @@ def _sources(undo: RunToUndo) -> UndoSources:
 
 def _commit(plan: _UndoPlan, transaction: RecordedRun, change: Change) -> Undone:
     undo, outcome = plan.undo, plan.undo.outcome
+    replay = undo_terms(undo.opened, undo.snapshot, undo.run)
     intent = Undone(
         run=transaction.name,
         undoes=undo.run,
@@ -204,8 +207,10 @@ def _commit(plan: _UndoPlan, transaction: RecordedRun, change: Change) -> Undone
                 AssertEpoch(plan.epochs[0]),
                 refuse_claimed(undo.opened, undo.snapshot, change.add),
                 *change.requirements,
+                *replay.requirements,
             ],
             updates=[
+                *replay.updates,
                 *set_epoch(*plan.epochs),
                 *([SetDropped(0)] if isinstance(outcome, Dropped) else ()),
             ],

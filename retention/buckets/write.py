@@ -15,11 +15,11 @@ from retention.context.context import OpenedStream
 from retention.context.position import Position
 from retention.core import headers, kv
 from retention.core.bucket_names import KEY_PATTERN, check_key
+from retention.core.headers import EXPECTED_SUBJECT_SEQ
 from retention.core.units import SECOND, go_duration
 from retention.errors import KeyExistsError, RefusedError, RevisionError, UsageError
 from retention.formats.jsonl import PUBLISHED
 from retention.ingest.publish import publish_decided, refuse_at_once
-from retention.ingest.publish_checks import EXPECTED_SUBJECT_SEQ
 from retention.ingest.turns import ONE_BY_ONE, AllAtOnce
 
 CONTENTION_WAIT_S = 30.0

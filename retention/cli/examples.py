@@ -52,6 +52,7 @@ EXAMPLES: dict[str, tuple[str, tuple[int, ...]]] = {
     "repair lost-commit": ("repair lost-commit ORDERS", _CHANGE),
     "repair lost": ("repair lost ORDERS partition=0/segment=41/5f3a.parquet", _CHANGE),
     "repair foreign": ("repair foreign ORDERS", _CHANGE),
+    "repair replay": ("repair replay ORDERS --yes", _CHANGE),
     "repair place": ("repair place ORDERS --yes", _CHANGE),
     "compact": ("compact ORDERS --max-time 10m --yes", _CHANGE_ALL),
     "reclaim": ("reclaim ORDERS --yes", _CHANGE_ALL),

@@ -83,6 +83,13 @@ def foreign(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
     _put(settings, _log(settings, stream).repair_foreign_files(), yes)
 
 
+@repair.command()
+def replay(ctx: typer.Context, stream: OneStream, yes: Yes = False) -> None:
+    """Begin a replay anew whose record is lost."""
+    settings = settings_of(ctx)
+    _put(settings, _log(settings, stream).repair_lost_replay(), yes)
+
+
 def _log(settings: Settings, stream: str) -> Log:
     return settings.open().log(stream)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from retention.config.error_report import nearest, read_model
 from retention.config.stream import StreamConfig
@@ -53,6 +53,8 @@ OF_REPLAY = (
     "delete_retention",
 )
 """The keys that a replay answers about, or that it needs changed before it can answer."""
+_DECIDES = OF_REPLAY[: OF_REPLAY.index("sealed")]
+"""The keys that decide what a server does with a publish, and with what it holds."""
 OF_TOPIC = ("message_expiry", "max_topic_size", "roll_after", "respect_consumer_offsets")
 """The keys of a topic's limits."""
 OF_TABLE = ("max_age", "max_rows", "max_rows_per_key", "max_bytes", "expires_at", "policies")
@@ -79,6 +81,21 @@ def changed_stream(config: StreamConfig, settings: Mapping[str, object]) -> Stre
 def replayed_stream(config: StreamConfig, settings: Mapping[str, object]) -> StreamConfig:
     """A stream with what its server does at each publish changed; otherwise as `changed_stream`."""
     return _changed(config, settings, OF_REPLAY, "replayed")
+
+
+def replay_settings(config: StreamConfig) -> dict[str, Any]:
+    """Everything that decides what a server does with a publish and with what it holds: key → value, as in JSON."""
+    values = ((key, getattr(config, key)) for key in _DECIDES)
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in values}
+
+
+def replayed_as(config: StreamConfig, settings: Mapping[str, Any]) -> StreamConfig:
+    """A stream as it was configured when it had some `replay_settings`.
+
+    Raises:
+        UsageError: they contradict what else is configured now.
+    """
+    return config if replay_settings(config) == settings else replayed_stream(config, settings)
 
 
 def changed_table(config: TableConfig, settings: Mapping[str, object]) -> TableConfig:

@@ -92,6 +92,9 @@ _STREAM = (
         "sync": "The stream of a live NATS server that `retention sync nats` copies; nothing else writes here.",
         "subject_transform": "Renames subjects when messages are published or mirrored.",
         "consumer_limits": "Defaults and bounds of the stream's consumers.",
+        "mode": "replay: a pass removes what a server with these limits would have removed at each publish and expiry,"
+        " refused, or answered as a duplicate; update: what an update of its configuration would remove. Excludes"
+        " consumers' retention, markers, origins and limits that no server has.",
         "whole_segments": "Only whole sealed segments are removed, once each of their messages may be. Excludes"
         " subject_delete_marker_ttl, max_subjects and delete_retention.",
         "exclusive": _EXCLUSIVE,

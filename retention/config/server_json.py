@@ -11,6 +11,7 @@ _OURS = {
     "delete_retention",
     "max_subjects",
     "expiry",
+    "mode",
     "whole_segments",
     "exclusive",
     "quiet",

@@ -8,6 +8,7 @@ from pydantic import model_validator
 
 from retention.config.checks.consumer import listed_consumers_refusals
 from retention.config.checks.origins import origin_refusals
+from retention.config.checks.replay import replay_refusals
 from retention.config.checks.stream import stream_refusals
 from retention.config.checks.sync import sync_refusals
 from retention.config.consumer_defaults import with_server_defaults
@@ -36,7 +37,12 @@ class StreamConfig(StreamFields):
 
     @model_validator(mode="after")
     def _check_and_normalise(self) -> Self:
-        refusals = [*stream_refusals(self), *origin_refusals(self), *sync_refusals(self)]
+        refusals = [
+            *stream_refusals(self),
+            *origin_refusals(self),
+            *sync_refusals(self),
+            *replay_refusals(self),
+        ]
         for changes in (_derived(self), _implied(self), _sealed(self)):
             self.__dict__.update(changes)
         refusals += listed_consumers_refusals(self, self.consumers)
@@ -105,6 +111,7 @@ class StreamConfig(StreamFields):
             unmatched=self.unmatched,
             hold=None if self.hold_for_consumers is None else self.hold_for_consumers.rule(),
             archive=self.archive,
+            mode=self.mode,
             **self._for_markers(),
         )
 

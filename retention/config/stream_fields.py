@@ -30,7 +30,7 @@ from retention.config.types import (
     Share,
     SmallByteLimit,
 )
-from retention.core.policy import Discard, Expiry, Retention, Unmatched
+from retention.core.policy import Discard, Expiry, Mode, Retention, Unmatched
 
 
 class StreamFields(StorageSettings, Selected, DescriptiveFields):
@@ -79,6 +79,7 @@ class StreamFields(StorageSettings, Selected, DescriptiveFields):
     consumer_limits: ConsumerLimits = ConsumerLimits()
     placement: Placement | None = None
 
+    mode: Mode = "update"
     whole_segments: Flag = False
     exclusive: Flag = False
     quiet: Flag = False

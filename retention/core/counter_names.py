@@ -14,6 +14,7 @@ from retention.core.inventory import (
     HISTORY_HEAD,
     HOLDS,
     RELEASED,
+    REPLAY,
     RUN,
     STAGING_CLAIMS,
     Counters,
@@ -36,6 +37,7 @@ OF_TABLE = (
     ARCHIVE_HEAD,
     HISTORY_HEAD,
     HOLDS,
+    REPLAY,
 )
 """Counters that a table has once, in every epoch; a new kind needs only its name here.
 

@@ -17,6 +17,11 @@ MSG_ID = "Nats-Msg-Id"
 MARKER_REASON = "Nats-Marker-Reason"
 KV_OPERATION = "KV-Operation"
 ROLLUP = "Nats-Rollup"
+EXPECTED_LAST_SEQ = "Nats-Expected-Last-Sequence"
+EXPECTED_SUBJECT_SEQ = "Nats-Expected-Last-Subject-Sequence"
+EXPECTED_SUBJECT = "Nats-Expected-Last-Subject-Sequence-Subject"
+EXPECTED_MSG_ID = "Nats-Expected-Last-Msg-Id"
+EXPECTED_STREAM = "Nats-Expected-Stream"
 
 NEVER_TTL = -1
 """The result of `parse_ttl` for `never`."""

@@ -34,6 +34,8 @@ ARCHIVE_HEAD = "archive_head"
 """The name under which logs keep the number of the newest manifest of the table's archive."""
 HOLDS = "holds"
 """The name under which logs keep the counter of legal holds placed and released."""
+REPLAY = "replay"
+"""The name under which logs keep the number of the record from which the next pass goes on with its replay."""
 _ATTEMPT_DIGITS = 16
 _SUFFIX = ".parquet"
 NO_RANGES = np.zeros((0, 2), dtype=np.int64)
@@ -66,7 +68,7 @@ class Counters:
     committed; `CLAIMS` and `STAGING_CLAIMS` → the numbers of claims on dead files, and on files
     staged and never committed; `DROPPED` → when the stream was dropped; `GENERATION` → the epoch in
     which the table began; `ARCHIVE_HEAD` → the newest manifest of its archive; `HISTORY_HEAD` → the link of the last
-    chained run; `HOLDS` → the number of records of legal holds."""
+    chained run; `HOLDS` → the number of records of legal holds; `REPLAY` → the record of a replay."""
 
     removed: Mapping[int, int] = field(default_factory=dict)
     """Partition → the highest sequence that commits removed from the table; empty in tables of earlier versions."""
@@ -80,6 +82,11 @@ class Counters:
     def holds(self) -> int:
         """The number of records of legal holds that the log counts: of those placed, and of those released."""
         return self.edits.get(HOLDS, 0)
+
+    @property
+    def replay(self) -> int:
+        """The number of the record from which the next pass goes on with its replay; 0: there is none."""
+        return self.edits.get(REPLAY, 0)
 
     @property
     def released(self) -> int:

@@ -18,6 +18,9 @@ Unmatched = Literal["keep", "remove"]
 Expiry = Literal["head", "each"]
 """`head`: age removes messages from the lowest sequence up to the first young one; `each`: every old one."""
 HoldAction = Literal["hold", "warn"]
+Mode = Literal["update", "replay"]
+"""`update`: a pass answers as an update of the configuration at its instant; `replay`: as a server that has applied its
+limits at each publish and each expiry."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,8 @@ class Policy:
     """The rules of a topic, instead of all others; None: not a topic."""
     archive: str | None = None
     """The location that files are copied to before removal; None: no archive."""
+    mode: Mode = "update"
+    """The question that a pass answers, see `Mode`."""
 
     def as_json(self) -> JsonObject:
         """The policy as JSON values, by name; part of the input of a plan's id."""
@@ -76,6 +81,8 @@ class Policy:
             values["hold"]["consumers"] = self.hold.consumers and list(self.hold.consumers)
         if self.expiry == "head":
             del values["expiry"]
+        if self.mode == "update":
+            del values["mode"]
         return {
             name: value for name, value in values.items() if value is not None or name not in _RARE
         }
@@ -121,7 +128,17 @@ def describe(policy: Policy) -> list[str]:
         *_expiry(policy),
         *_releases(policy),
         *_holds(policy),
+        *_replays(policy),
         *_archives(policy),
+    ]
+
+
+def _replays(policy: Policy) -> list[str]:
+    if policy.mode == "update":
+        return []
+    return [
+        "a pass removes what a server with these limits would have removed, refused or answered as a duplicate, "
+        "message by message (mode: replay)"
     ]
 
 

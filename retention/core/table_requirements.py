@@ -163,6 +163,24 @@ class AssertArchiveHead:
 
 
 @dataclass(frozen=True)
+class AssertReplay:
+    """The record from which the next pass goes on with its replay has this number; 0: there is none."""
+
+    number: int
+
+    def check(self, state: TableState) -> None:
+        """Refuse a table whose replay another run has taken further, or back.
+
+        Raises:
+            StalePlanError: one did.
+        """
+        if state.counters.replay != self.number:
+            raise StalePlanError(
+                f"stream {state.stream}: another run replayed it meanwhile; {PLAN_AGAIN}"
+            )
+
+
+@dataclass(frozen=True)
 class AssertHistoryHead:
     """The last run in the chain of the run history has this number; 0: no run is chained."""
 

@@ -22,6 +22,7 @@ from retention.core.inventory import (
     GENERATION,
     HISTORY_HEAD,
     HOLDS,
+    REPLAY,
     STAGING_CLAIMS,
 )
 from retention.core.table_requirements import PLAN_AGAIN, TableState
@@ -235,6 +236,23 @@ class SetHistoryHead:
 
     def check(self, state: TableState) -> None:
         """Check nothing: the requirement has the previous link."""
+
+
+@dataclass(frozen=True)
+class SetReplay:
+    """The number of the record from which the next pass goes on with its replay; accompanied by `AssertReplay`."""
+
+    number: int
+    """0: the next pass begins anew."""
+    assigns_sequences: ClassVar[bool] = False
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """The counter that the update sets, by name."""
+        return {REPLAY: self.number}
+
+    def check(self, state: TableState) -> None:
+        """Check nothing: the requirement has the previous record."""
 
 
 @dataclass(frozen=True)

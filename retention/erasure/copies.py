@@ -25,7 +25,16 @@ Wanted = Callable[[str], ErasedMessages]
 """A function from the path of a file, relative to the stream's directory, to the messages erased in it."""
 
 _NARROW = ("seq", "subject", "ts_ns")
-_WITHOUT_MESSAGES = ("subjects", "stats", "log", "ids", "unstored-ids", "erasures", "commits")
+_WITHOUT_MESSAGES = (
+    "subjects",
+    "stats",
+    "log",
+    "ids",
+    "unstored-ids",
+    "replay",
+    "erasures",
+    "commits",
+)
 """Directories of the engine whose files have no rows of messages."""
 _BATCH_ROWS = 1 << 14
 

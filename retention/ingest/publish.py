@@ -42,10 +42,10 @@ from retention.ingest.rollup import BatchRollUps, asks_to_roll_up, plan_older
 from retention.ingest.schedule_headers import with_schedules_rolled_up
 from retention.ingest.stream_state import StreamState
 from retention.ingest.subject_transform import publishable_subjects
-from retention.ingest.ttl_clamp import clamp_ttls
 from retention.ingest.turns import Turns
 from retention.ingest.validate import validate_early, validate_features, validate_late
 from retention.ingest.validation import MessageRefusal
+from retention.layout.ttl_clamp import clamp_ttls
 from retention.ports import Snapshot
 from retention.schemas.messages import FILE_COLUMNS
 from retention.stores.consumer_table import ConsumerTable

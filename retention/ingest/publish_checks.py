@@ -14,17 +14,18 @@ import pyarrow.compute as pc
 
 from retention.config import StreamConfig
 from retention.core import headers
+from retention.core.headers import (
+    EXPECTED_LAST_SEQ,
+    EXPECTED_MSG_ID,
+    EXPECTED_SUBJECT,
+    EXPECTED_SUBJECT_SEQ,
+)
 from retention.core.subjects import matches
 from retention.ingest import counters
 from retention.ingest import rollup as rollups
 from retention.ingest.counters import Counter, UncountableError
 from retention.ingest.stream_state import UNCAPPED, Room, StreamState
 from retention.ingest.validation import MessageRefusal, Validation
-
-EXPECTED_LAST_SEQ = "Nats-Expected-Last-Sequence"
-EXPECTED_SUBJECT_SEQ = "Nats-Expected-Last-Subject-Sequence"
-EXPECTED_SUBJECT = "Nats-Expected-Last-Subject-Sequence-Subject"
-EXPECTED_MSG_ID = "Nats-Expected-Last-Msg-Id"
 
 _ROLLUPS = {b"sub": rollups.SUBJECT, b"all": rollups.EVERYTHING}
 _ASKING = (

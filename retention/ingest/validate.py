@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 
 from retention.config import StreamConfig
 from retention.core import headers, subjects
+from retention.core.headers import EXPECTED_STREAM
 from retention.ingest.batch_headers import refuse_batch_ids, refuse_sources
 from retention.ingest.counters import refuse_increments, refuse_uncounted
 from retention.ingest.schedule_headers import refuse_schedules
 from retention.ingest.validation import Validation
 
-EXPECTED_STREAM = "Nats-Expected-Stream"
 MAX_RECORD_BYTES = 32 * 2**20
 """The largest record that the file store accepts."""
 

@@ -96,6 +96,9 @@ def look(opened: OpenedStream, as_of_ns: int) -> LagReading:
         return LagReading(topic_lag(opened, topic, planning), planning.inventory.files)
     inventory = opened.store.inventory(opened.store.snapshot())
     policy = opened.config.policy()
+    if policy.mode == "replay":
+        # Metadata does not tell what happened at each publish.
+        return LagReading(NO_LAG, inventory.files)
     if policy.rests_on_consumers:
         return LagReading(consumers_lag(opened, inventory, as_of_ns), inventory.files)
     with Engines("local") as engines:

@@ -11,6 +11,7 @@ from retention.config.changed import changed_stream
 from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory
 from retention.core.policy import Policy, describe
+from retention.core.spoken_commands import command
 from retention.engines.select import Engines
 from retention.errors import RefusedError, UsageError
 from retention.plan.estimate_bounds import Estimate
@@ -140,6 +141,11 @@ def _read(opened: OpenedStream) -> tuple[TopicTable | None, Inventory]:
     if not opened.store.exists():
         raise UsageError(
             f"{opened.name}: it holds nothing to simulate on; write to it first, or restore it"
+        )
+    if opened.config.policy().mode == "replay":
+        raise RefusedError(
+            f"{opened.name}: its passes replay (mode: replay), and a simulation answers as updates of its "
+            f"configuration; nothing was simulated; {command('replay', opened.name)} takes other limits and instants"
         )
     snapshot = opened.store.snapshot()
     refuse_undescribed(opened, snapshot)

@@ -245,6 +245,8 @@ def _behind_and_ahead(
 ) -> tuple[Lag | None, Forecast, Overdue | None]:
     """Compute the minimum that a pass would remove now, the forecast, and the overdue messages."""
     policy = opened.config.policy()
+    if policy.mode == "replay":
+        return NO_LAG, NOTHING_FORETOLD, None
     if policy.rests_on_consumers:
         return consumers_lag(opened, inventory, as_of_ns), NOTHING_FORETOLD, None
     with Engines("local") as engines:

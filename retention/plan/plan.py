@@ -115,6 +115,15 @@ class Plan:
             self._header(), tables, part_digests(self.actions.files, self.actions.removed)
         )
 
+    def removes_as(self, other: Plan) -> bool:
+        """Whether another plan removes the same messages of the same files by the same rules."""
+        return self._removal == other._removal
+
+    @property
+    def _removal(self) -> str:
+        tables = (self.actions.files, self.actions.rules)
+        return identity({}, tables, part_digests(self.actions.files, self.actions.removed))
+
     def _header(self) -> dict[str, object]:
         optional: dict[str, object] = {}
         if self.header.request is not None:

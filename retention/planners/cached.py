@@ -21,6 +21,7 @@ from retention.plan.overdue import overdue_from_json
 from retention.plan.plan import Plan, empty_plan
 from retention.planners.lowered_limits import lowered_limits
 from retention.planners.probe import StoredRows
+from retention.planners.replayed import NextReplay, plan_replay
 from retention.planners.retention import Planning, plan_prefix
 from retention.planners.table import gather, plan_table
 from retention.planners.topic import plan_topic_table
@@ -46,6 +47,8 @@ class Planned:
     """Partition → the next sequence to assign."""
     snapshot: Snapshot | None
     """The opened table; None if it was not needed."""
+    goes_on: NextReplay | None = None
+    """The state that a pass with `mode: replay` commits; None: it commits none."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
         RefusedError: the configuration or the table needs a feature that this version does not have.
         DamagedError: a file that had to be read is damaged.
     """
-    uncached = _uncached(opened, as_of_ns)
+    uncached = _uncached(opened, as_of_ns, engines)
     if uncached is not None:
         return uncached
     token = _token(opened)
@@ -93,13 +96,16 @@ def plan_stream(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
         RefusedError, DamagedError: as `plan_pass`.
     """
     plan = _plan_with_forecast(opened, as_of_ns, engines)
+    guards = findings_of(opened.config.guards.rule(), plan)
+    if plan.header.policy.mode == "replay":
+        return replace(plan, guards=guards)
 
     def plan_as(config: StreamConfig) -> Plan:
         return _plan_once(replace(opened, config=config), as_of_ns, engines)
 
     return replace(
         plan,
-        guards=findings_of(opened.config.guards.rule(), plan),
+        guards=guards,
         lowered=lowered_limits(opened, plan, plan_as),
     )
 
@@ -114,7 +120,7 @@ def _plan_once(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
 
 def _plan_with_forecast(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
     """Plan one pass, and forecast later ones."""
-    uncached = _uncached(opened, as_of_ns)
+    uncached = _uncached(opened, as_of_ns, engines)
     if uncached is not None:
         return uncached.plan
     token = _token(opened)
@@ -128,14 +134,18 @@ def _plan_with_forecast(opened: OpenedStream, as_of_ns: int, engines: Engines) -
     return replace(fresh.planning.plan, forecast=foretold)
 
 
-def _uncached(opened: OpenedStream, as_of_ns: int) -> Planned | None:
-    """The pass over a missing stream, or over a topic (which has its own cache); None for other streams."""
+def _uncached(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned | None:
+    """The pass over a missing stream, over a topic (which has its own cache), or one that replays; else None."""
     policy = opened.config.policy()
     if not opened.store.exists():
         plan = empty_plan(opened.name, as_of_ns, policy)
         return Planned(replace(plan, dropped=dropped_of(opened)), {}, None)
     if policy.topic is not None:
         return Planned(*plan_topic(opened, policy.topic, as_of_ns))
+    if policy.mode == "replay":
+        replayed = plan_replay(opened, as_of_ns, engines)
+        next_seq = replayed.inventory.counters.next_seq
+        return Planned(replayed.plan, next_seq, replayed.snapshot, replayed.goes_on)
     return None
 
 

@@ -21,6 +21,7 @@ from retention.planners.consumer_protection import protection_of
 from retention.planners.context import PlanningContext
 from retention.planners.interest import decide_release
 from retention.planners.probe import UnopenedRows
+from retention.planners.replayed import plan_replay
 from retention.planners.retention import decide
 from retention.planners.rows import StreamRows
 from retention.planners.table import gather
@@ -29,7 +30,7 @@ from retention.ports import Snapshot
 
 
 def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:
-    """Bound all numbers of the plan at `as_of_ns` from statistics alone.
+    """Bound all numbers of the plan at `as_of_ns` from statistics alone; a pass that replays is planned instead.
 
     Raises:
         RefusedError: files appended by another writer have no statistics yet.
@@ -41,6 +42,9 @@ def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:
     refuse_undescribed(opened, snapshot)
     if policy.topic is not None:
         return exactly(plan_topic_table(opened, policy.topic, as_of_ns, snapshot).plan)
+    if policy.mode == "replay":
+        with Engines("local") as engines:
+            return exactly(plan_replay(opened, as_of_ns, engines).plan)
     inventory = opened.store.inventory(snapshot)
     return estimate_pass(opened, inventory, as_of_ns)
 

@@ -16,6 +16,7 @@ from retention.engines.select import Engines
 from retention.errors import MissingMessageError, StalePlanError
 from retention.plan.explanation import Explanation, explanation
 from retention.plan.plan import Plan, empty_plan
+from retention.planners.explain_replay import with_fate
 from retention.planners.explain_stream import StreamExplainer
 from retention.planners.explain_topic import TopicExplainer
 from retention.planners.plan_rows import (
@@ -25,6 +26,7 @@ from retention.planners.plan_rows import (
     PlanRows,
     live_message,
 )
+from retention.planners.replayed import plan_replay
 from retention.planners.table import plan_table
 from retention.planners.topic import plan_topic_table
 from retention.ports import Snapshot
@@ -61,6 +63,9 @@ def explain(
         MissingMessageError: the stream has no message with that sequence.
         RefusedError, DamagedError: as planning.
     """
+    if opened.config.policy().mode == "replay" and opened.store.exists():
+        replayed = plan_replay(opened, as_of_ns, engines)
+        return with_fate(explain_by(opened, replayed.plan, (partition, seq)), replayed.gone)
     return explain_by(opened, _whole_plan(opened, as_of_ns, engines), (partition, seq))
 
 

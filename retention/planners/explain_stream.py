@@ -13,6 +13,7 @@ from retention.errors import MissingMessageError
 from retention.plan.explanation import Explanation, explanation
 from retention.plan.plan import Plan
 from retention.planners.explain_pass import explain_behind, explain_message, removed_by
+from retention.planners.explain_replay import explain_replayed
 from retention.planners.plan_rows import MessageContext, MessageRef, PlanRows
 from retention.rules.purge_deletes import PurgeDeletes
 from retention.rules.requests import Delete, Purge
@@ -31,6 +32,8 @@ class StreamExplainer:
             return _explain_requested(self.plan, request, around.message)
         if isinstance(request, PurgeDeletes):
             return _explain_purge_deletes(self.plan, request, around)
+        if self.plan.header.policy.mode == "replay" and request is None:
+            return explain_replayed(self.plan, around)
         return explain_message(rows, around)
 
     def behind(self, message: dict[str, object], line: str) -> Explanation:

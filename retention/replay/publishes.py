@@ -10,16 +10,16 @@ import pyarrow.compute as pc
 
 from retention.config import StreamConfig
 from retention.core import headers
-from retention.core.message_rows import Storage, accounted_sizes
-from retention.core.subjects import matching_mask
-from retention.ingest.publish_checks import (
+from retention.core.headers import (
     EXPECTED_LAST_SEQ,
     EXPECTED_MSG_ID,
+    EXPECTED_STREAM,
     EXPECTED_SUBJECT,
     EXPECTED_SUBJECT_SEQ,
 )
-from retention.ingest.ttl_clamp import clamp_ttls
-from retention.ingest.validate import EXPECTED_STREAM
+from retention.core.message_rows import Storage, accounted_sizes
+from retention.core.subjects import matching_mask
+from retention.layout.ttl_clamp import clamp_ttls
 from retention.rules.replay.fates import FOREIGN_SUBJECT
 from retention.rules.replay.publishes import (
     ACCEPTED,
@@ -73,8 +73,17 @@ def publishes_of(stored: pa.Table, stored_as: Storage, config: StreamConfig) -> 
         "early": pa.array(early),
         "late": pa.array(late),
     }
+    if config.sync is not None:
+        columns |= _accepted(early, len(blocks))
     table = pa.table([columns[name] for name in PUBLISHES.names], names=PUBLISHES.names)
-    return Publishes(table.cast(PUBLISHES), _expectations(stored["seq"], blocks))
+    expectations = {} if config.sync is not None else _expectations(stored["seq"], blocks)
+    return Publishes(table.cast(PUBLISHES), expectations)
+
+
+def _accepted(early: np.ndarray, count: int) -> dict[str, pa.Array]:
+    """The refusals of messages that a live server has accepted: only the limits of this configuration refuse them."""
+    large = np.where(early == TOO_LARGE, early, ACCEPTED)
+    return {"early": pa.array(large), "late": pa.array(np.full(count, ACCEPTED))}
 
 
 def _early(
@@ -86,7 +95,7 @@ def _early(
 ) -> np.ndarray:
     """The codes of refusals that come before expectations and duplicates."""
     codes = np.zeros(len(blocks), dtype=np.int64)
-    if config.subject_transform is None:
+    if config.subject_transform is None and config.sync is None:
         encoded = subjects.combine_chunks().dictionary_encode()
         known = np.asarray(matching_mask(encoded.dictionary, config.subjects), dtype=bool)
         codes = np.where(known[encoded.indices.to_numpy()], ACCEPTED, FOREIGN_SUBJECT)

@@ -6,7 +6,8 @@ limit per subject, and expiry; subjects beyond a limit and deleted subjects are 
 last two (docs/semantics/log-compaction.md). A message that several rules remove is counted for the first of
 them. Requested removals (delete, purge, rollup, drop, erase) are not part of a pass. Topics have rules of
 their own, and no others; a later pass removes the segments that an operator requested by
-`delete_segments` and that were held at the time.
+`delete_segments` and that were held at the time. A pass that replays (docs/semantics/replay-mode.md) removes by
+the rules of a server at each publish, and what that server would have refused or answered as a duplicate.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ DELETE_RETENTION = "delete_retention"
 DROP = "drop"
 MAX_SUBJECTS = "max_subjects"
 ERASE = "erase"
+REFUSED = "refused"
+DUPLICATE = "duplicate"
 
 RULES = RULE_NAMES
 """Every rule that can remove a message."""

@@ -24,6 +24,8 @@ RULE_NAMES = (
     "drop",
     "max_subjects",
     "erase",
+    "refused",
+    "duplicate",
 )
 """Every rule by name; saved plans contain indexes into this tuple, so a new name is added at its end."""
 

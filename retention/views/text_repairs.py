@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from retention.apply.repair.lost_commits import CommittedAgain, LostCommitRepair
     from retention.apply.repair.lost_files import FileRepair
     from retention.apply.repair.place import PlaceRepair
+    from retention.apply.repair.replay import ReplayRepair
     from retention.apply.repair.returned import ReturnedRepair
     from retention.apply.repair.sequences import SequenceRepair
 
@@ -192,3 +193,16 @@ def lost_files_text(done: FileRepair) -> Iterator[str]:
         yield f"  {file.path}: {file.reason}; gives up {held} among sequences {file.first_seq} to {file.last_seq}"
     if done.run:
         yield f"  run {done.run}"
+
+
+def lost_replay_text(done: ReplayRepair) -> Iterator[str]:
+    """The replay of a stream that cannot go on, or does so again."""
+    if not done.is_needed:
+        yield f"{done.stream}: nothing to repair: the next pass can go on with its replay"
+        return
+    verb = "replays" if done.is_done else "would replay"
+    yield (
+        f"{done.stream}: the next pass {verb} what is stored from the beginning: messages that legal holds kept count "
+        "again, and ids of removed messages do not count"
+    )
+    yield f"  {done.reason}"

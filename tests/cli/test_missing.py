@@ -56,6 +56,7 @@ OF_ONE = {
     "repair sequences": ("repair", "sequences", NOBODY),
     "repair returned": ("repair", "returned", NOBODY),
     "repair foreign": ("repair", "foreign", NOBODY),
+    "repair replay": ("repair", "replay", NOBODY),
     "repair place": ("repair", "place", NOBODY),
     "repair lost": ("repair", "lost", NOBODY),
     "repair lost-commit": ("repair", "lost-commit", NOBODY),

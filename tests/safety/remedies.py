@@ -253,7 +253,17 @@ KINDS = {
     "replay without it": Kind(
         r"nothing was replayed, because",
         (
-            "retention/replay/test_run.py::test_a_replay_is_possible_after_the_remedy_of_its_refusal",
+            "retention/inspect/test_replay.py::test_a_replay_is_possible_after_the_remedy_of_its_refusal",
+        ),
+    ),
+    "replay instead of a simulation": Kind(
+        r"takes other limits and instants",
+        ("retention/planners/test_replayed.py::test_a_simulation_is_refused",),
+    ),
+    "repair replay": Kind(
+        r"lets the next pass replay what is stored",
+        (
+            "retention/planners/test_replayed.py::test_a_pass_without_its_record_removes_nothing_until_it_begins_anew",
         ),
     ),
     "plan again": Kind(

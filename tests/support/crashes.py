@@ -207,6 +207,30 @@ def retried(folder: Path, stream: str) -> list[Any]:
     return [(ack.seq, ack.duplicate) for ack in given.acks()]
 
 
+def replaying(folder: Path, format_: str) -> None:
+    """Two passes have replayed, and the grace of the first one's record is over."""
+
+    def at(second: int, max_msgs: int) -> Stream:
+        limits: dict[str, Any] = {
+            "mode": "replay",
+            "max_msgs": max_msgs,
+            "segment_span": "10s",
+            "grace": "10s",
+        }
+        now_ns = START + second * SECOND
+        return warehouse_with(folder, format_, now_ns, **limits).stream("ORDERS")
+
+    lay(at(40, 17).opened, even_segments(3, 10))
+    at(40, 17).plan().apply()
+    at(60, 14).plan().apply()
+    at(100, 9)
+
+
+def replayed(folder: Path, format_: str) -> None:
+    replaying(folder, format_)
+    apply(folder)
+
+
 def due_with_archive(folder: Path, format_: str) -> None:
     """A segment to drop and one to rewrite, both archived first."""
     streams = warehouse_with(folder, format_, NOW, max_age="60s", archive="archive")
@@ -797,6 +821,8 @@ SCENARIOS = {
 }
 SCENARIOS["erase-archived"] = Scenario(archived, erase)
 SCENARIOS["erase-subject"] = Scenario(naming, erase_subject)
+SCENARIOS["replay"] = Scenario(replaying, apply)
+SCENARIOS["undo-replay"] = Scenario(replayed, undo)
 SCENARIOS["pause"] = Scenario(due, pause_and_resume)
 SCENARIOS["hold"] = Scenario(due, hold_and_apply)
 SCENARIOS["release-hold"] = Scenario(held, release_and_apply)

@@ -29,7 +29,7 @@ from retention.ingest.recorded_commit import Removal, recorded_removal
 from retention.ingest.rollup import plan_older
 from retention.ingest.stream_state import StreamState
 from retention.ingest.subject_transform import mapped, transform_subjects
-from retention.ingest.ttl_clamp import clamp_ttls
+from retention.layout.ttl_clamp import clamp_ttls
 
 _STREAM_SOURCE = "Nats-Stream-Source"
 _FIRST_LINE = b"NATS/1.0\r\n"

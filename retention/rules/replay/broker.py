@@ -30,9 +30,11 @@ from retention.rules.replay.publishes import (
     NO_ROLLUP,
     ROLLUP_ALL,
     ROLLUP_SUBJECT,
+    SINCE_EVER_NS,
     Expectation,
     Publishes,
 )
+from retention.rules.replay.start import Start
 
 WRONG_LAST_SEQ, WRONG_LAST_ID, NO_SUBJECT_SEQ = 10071, 10070, 10193
 
@@ -40,7 +42,9 @@ WRONG_LAST_SEQ, WRONG_LAST_ID, NO_SUBJECT_SEQ = 10071, 10070, 10193
 class Broker:
     """The state of a server between two events. The work is linear in messages, each stored and removed once."""
 
-    def __init__(self, publishes: Publishes, limits: ReplayLimits) -> None:
+    def __init__(
+        self, publishes: Publishes, limits: ReplayLimits, start: Start | None = None
+    ) -> None:
         table = publishes.rows
         encoded = table["subject"].combine_chunks().dictionary_encode()
         codes = encoded.indices.to_numpy()
@@ -64,7 +68,7 @@ class Broker:
         self._remembered: dict[str, tuple[int, int]] = {}
         self._oldest_ids: deque[tuple[int, str]] = deque()
         self._row = 0
-        self._now_ns = -(2**63)
+        self._now_ns = SINCE_EVER_NS
         self._last_seq = self._given_seqs[0] - 1 if self._given_seqs else 0
         self._shift = 0
         """The difference of a publish's sequence on the server from its sequence here."""
@@ -73,22 +77,50 @@ class Broker:
         """Filter of an expectation → the subjects that match it."""
         self._changes = 0
         """The number of changes when refused markers were last considered."""
+        self._start = start or Start(clock_ns=self._now_ns, last_seq=self._last_seq)
+        self._resume(self._start)
+
+    def _resume(self, start: Start) -> None:
+        """Hold what the server held, without applying a limit to it."""
+        self._now_ns, self._last_seq = start.clock_ns, start.last_seq
+        self._shift, self._last_id = start.shift, start.last_id
+        for row, seq in enumerate(start.server_seqs.tolist()):
+            instants = (self._times[row], self._times[row])
+            entry = self._entries.add(
+                row, row, seq, self._subjects[row], self._sizes[row], instants
+            )
+            self._expiries.add(entry, self._deadlines[row])
+        self._remembered = dict(start.ids)
+        by_time = sorted((stored_ns, msg_id) for msg_id, (_, stored_ns) in start.ids.items())
+        self._oldest_ids = deque(by_time)
+
+    def update(self) -> Outcome:
+        """Apply the limits to what is held, at the instant of the start, as an update of the configuration does."""
+        entries, cap = self._entries, self._limits.max_msgs_per_subject
+        self._trim_head()
+        for subject in range(len(self._names)):
+            while cap is not None and entries.count(subject) > cap:
+                entries.remove(entries.first_of(subject), PER_SUBJECT_RULE, self._now_ns)
+        self._advance(self._now_ns)
+        nothing = np.zeros(len(self._times), dtype=np.int64)
+        return entries.outcome(nothing, nothing, self._subject_rows)
 
     def run(self, until_ns: int) -> Outcome:
-        """Take every publish, then let messages expire.
+        """Take every publish that is not held already, then let messages expire.
 
         Args:
             until_ns: the last instant, nanoseconds since the epoch; every publish is at it or before.
         """
-        instants = array("q", self._publishes.instants().tobytes())
-        codes = np.zeros(len(instants), dtype=np.int64)
-        originals = np.zeros(len(instants), dtype=np.int64)
-        for self._row, instant in enumerate(instants):
+        held = len(self._start.server_seqs)
+        instants = self._publishes.instants(held, self._now_ns).tolist()
+        codes = np.zeros(len(self._times), dtype=np.int64)
+        originals = np.zeros(len(self._times), dtype=np.int64)
+        for self._row, instant in enumerate(instants, held):
             self._advance(instant)
             code, originals[self._row] = self._take(self._row)
             codes[self._row] = code
             self._shift -= code != ACCEPTED
-        self._row = len(instants)
+        self._row = len(codes)
         self._advance(until_ns)
         return self._entries.outcome(codes, originals, self._subject_rows)
 
@@ -184,13 +216,18 @@ class Broker:
         subject, cap = entries.subjects[entry], limits.max_msgs_per_subject
         while cap is not None and entries.count(subject) > cap:
             entries.remove(entries.first_of(subject), PER_SUBJECT_RULE, self._now_ns, seq)
-        if not limits.refuses_new:
-            while limits.max_msgs is not None and entries.messages > limits.max_msgs:
-                entries.remove(entries.head(), MSGS_RULE, self._now_ns, seq)
-            while limits.max_bytes is not None and entries.bytes > limits.max_bytes:
-                entries.remove(entries.head(), BYTES_RULE, self._now_ns, seq)
+        self._trim_head(seq)
         if entries.is_held(entry):
             self._expiries.add(entry, deadline_ns)
+
+    def _trim_head(self, by_seq: int = 0) -> None:
+        entries, limits = self._entries, self._limits
+        if limits.refuses_new:
+            return
+        while limits.max_msgs is not None and entries.messages > limits.max_msgs:
+            entries.remove(entries.head(), MSGS_RULE, self._now_ns, by_seq)
+        while limits.max_bytes is not None and entries.bytes > limits.max_bytes:
+            entries.remove(entries.head(), BYTES_RULE, self._now_ns, by_seq)
 
     def _roll_up(self, entry: int, subject: int, rollup: int) -> None:
         entries, seq = self._entries, self._entries.seqs[entry]

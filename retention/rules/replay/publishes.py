@@ -10,6 +10,8 @@ import pyarrow as pa
 
 NO_ROLLUP, ROLLUP_SUBJECT, ROLLUP_ALL = range(3)
 """Roll-ups of a publish: none, of its subject, of the whole stream."""
+SINCE_EVER_NS = -(2**63)
+"""The clock of a server before its first publish."""
 ACCEPTED = 0
 """No refusal, where a server's code of one could be."""
 
@@ -56,6 +58,12 @@ class Publishes:
     expectations: Mapping[int, Expectation] = field(default_factory=dict)
     """Sequence of a publish → its expectations, for those that have any."""
 
-    def instants(self) -> np.ndarray:
-        """The instant of each publish, int64: a server's clock does not go back, so none is before an earlier one's."""
-        return np.maximum.accumulate(self.rows["ts_ns"].to_numpy().astype(np.int64))
+    def instants(self, held: int = 0, clock_ns: int = SINCE_EVER_NS) -> np.ndarray:
+        """The instant of each publish, int64: a server's clock does not go back, so none is before an earlier one's.
+
+        Args:
+            held: the number of the first publishes to leave out: the server holds them already.
+            clock_ns: the server's clock before the first of the others.
+        """
+        times = self.rows["ts_ns"].to_numpy().astype(np.int64)[held:]
+        return np.maximum.accumulate(np.maximum(times, clock_ns))
