@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -13,7 +13,13 @@ import pyarrow.parquet as pq
 
 from retention.core.inventory import DataFile
 from retention.core.message_rows import time_of
-from retention.datafile.parquet import ROW_GROUP_ROWS, open_bytes, parquet_writer, seq_bounds
+from retention.datafile.parquet import (
+    ROW_GROUP_ROWS,
+    open_bytes,
+    parquet_writer,
+    seq_bounds,
+    unreadable_error,
+)
 from retention.schemas.messages import FILE_COLUMNS
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
@@ -44,7 +50,7 @@ class CopiedGroups:
 
         Decoding it names the damage, if there is any.
         """
-        if number not in self.numbers or self._footer is None or not self._has_exact_times(number):
+        if number not in self.numbers or self._footer is None or not self._is_as_written(number):
             return None
         try:
             with open_bytes(self.file) as source:
@@ -64,13 +70,15 @@ class CopiedGroups:
             return None
         return footer if footer.shape == _template().shape else None
 
-    def _has_exact_times(self, number: int) -> bool:
-        """Whether `time` is derived from `ts_ns`: other writers may set it otherwise, and a copy would keep that."""
+    def _is_as_written(self, number: int) -> bool:
+        """Whether rows are ascending, and `time` is derived from `ts_ns`: a copy keeps the work of other writers."""
+        columns = ["seq", "ts_ns", "time"]
         try:
-            rows = self.opened.read_row_group(number, columns=["ts_ns", "time"], use_threads=False)
+            rows = self.opened.read_row_group(number, columns=columns, use_threads=False)
         except (OSError, pa.ArrowException):
             return False
-        return bool(rows["time"].equals(time_of(rows["ts_ns"])))
+        seqs = rows["seq"].to_numpy()
+        return bool(np.all(seqs[1:] > seqs[:-1]) and rows["time"].equals(time_of(rows["ts_ns"])))
 
 
 def copied_groups(file: DataFile, opened: pq.ParquetFile, gone: np.ndarray) -> CopiedGroups:
@@ -86,17 +94,42 @@ def copied_groups(file: DataFile, opened: pq.ParquetFile, gone: np.ndarray) -> C
     )
 
 
-def write_parts(location: str, parts: Iterable[pa.Table | StoredGroup]) -> str:
-    """Write tables of shape `FILE_COLUMNS` and row groups in bytes as one durable file; returns its SHA-256."""
-    digest = hashlib.sha256()
+@dataclass(frozen=True)
+class WrittenParts:
+    """A file of rows and row groups in bytes."""
+
+    sha256: str
+    copied: Mapping[int, str]
+    """The number of each copied row group → the digest of its pages."""
+
+
+def write_parts(location: str, parts: Iterable[pa.Table | StoredGroup]) -> WrittenParts:
+    """Write tables of shape `FILE_COLUMNS` and row groups in bytes as one file, durable on return."""
+    digest, copied = hashlib.sha256(), {}
     with files.create_unshared(location) as sink:
         file = JoinedFile(DigestingSink(sink, digest))
         for part in parts:
-            for group in _encoded(part) if isinstance(part, pa.Table) else [part]:
-                file.add(group)
+            if isinstance(part, StoredGroup):
+                copied[file.add(part)] = part.digest
+            else:
+                for group in _encoded(part):
+                    file.add(group)
         file.finish(_template().fields)
     reached(Step.DATA_WRITTEN)
-    return digest.hexdigest()
+    return WrittenParts(digest.hexdigest(), copied)
+
+
+def digest_of_group(file: DataFile, number: int) -> str:
+    """The digest of the pages of a row group, as they are stored.
+
+    Raises:
+        DamagedError: the file cannot be read.
+    """
+    try:
+        with open_bytes(file) as source:
+            return load_group(source, read_footer(source), number).digest
+    except (OSError, UnknownLayoutError) as error:
+        raise unreadable_error(file, error) from error
 
 
 def _encoded(rows: pa.Table) -> Iterator[StoredGroup]:

@@ -106,8 +106,8 @@ def _write_remaining(task: RewriteTask, source: pq.ParquetFile) -> list[DataFile
     if len(task.targets) > 1 or not copied.numbers:
         return write_by_deadline(task.targets, remaining_rows(task, source))
     [target] = task.targets
-    sha256 = write_parts(target.location, _remaining_parts(task, source, copied))
-    return [replace(target, sha256=sha256)]
+    written = write_parts(target.location, _remaining_parts(task, source, copied))
+    return [replace(target, sha256=written.sha256)]
 
 
 def _remaining_parts(

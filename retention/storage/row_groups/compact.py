@@ -113,7 +113,8 @@ class _Reader:
                 return self._byte()
             case Kind.DOUBLE:
                 return self._bytes(8)
-        raise ValueError(f"a struct has a value of the unknown type {kind}")
+            case _:
+                raise ValueError(f"a struct has a value of the unknown type {kind}")
 
     def _list(self, depth: int) -> ListValue:
         head = self._byte()

@@ -50,13 +50,15 @@ class JoinedFile:
         self._groups: list[tuple[Struct, list[_Placed]]] = []
         self._write(MAGIC)
 
-    def add(self, group: StoredGroup) -> None:
-        """Write the pages of a row group; only its indexes and Bloom filters remain in memory."""
+    def add(self, group: StoredGroup) -> int:
+        """Write the pages of a row group, and return its number; its indexes and Bloom filters remain in memory."""
         first, placed = self._at, []
         for chunk in group.chunks:
             placed.append(_Placed.of(chunk, self._at - chunk.begin))
             self._write(chunk.pages)
-        self._groups.append((_moved(group, first, len(self._groups)), placed))
+        number = len(self._groups)
+        self._groups.append((_moved(group, first, number), placed))
+        return number
 
     def finish(self, footer: Struct) -> None:
         """Write the indexes of all row groups, and a footer.

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
+import xxhash
 
 from retention.storage.row_groups.compact import Field, Kind, ListValue, Struct, read_struct
 from retention.storage.row_groups.footer import (
@@ -13,6 +14,7 @@ from retention.storage.row_groups.footer import (
     Footer,
     OfChunk,
     OfColumn,
+    OfGroup,
     UnknownLayoutError,
     chunks_of,
 )
@@ -80,6 +82,20 @@ class StoredGroup:
     def begin(self) -> int:
         """The offset of its first page."""
         return min((chunk.begin for chunk in self.chunks), default=0)
+
+    @property
+    def rows(self) -> int:
+        """The number of its rows."""
+        rows: int = self.fields[OfGroup.ROWS].value
+        return rows
+
+    @property
+    def digest(self) -> str:
+        """The XXH3 of its pages, in hexadecimal; it does not depend on their place in a file."""
+        digest = xxhash.xxh3_128()
+        for chunk in self.chunks:
+            digest.update(memoryview(chunk.pages))
+        return digest.hexdigest()
 
 
 def load_group(source: pa.NativeFile, footer: Footer, number: int) -> StoredGroup:
