@@ -167,15 +167,15 @@ def test_a_copy_equals_one_that_was_decoded_filtered_and_encoded(
     edges = sorted(data.draw(st.sets(st.integers(1, MESSAGES), max_size=8)))
     removed = list(zip(edges[::2], edges[1::2], strict=False))
     folder, source = tmp_path_factory.mktemp("copy"), sources(name)
-    by_bytes = copy_remaining(task(source, folder / "bytes", removed))
+    by_bytes = copy_remaining(task(source, folder / "bytes.parquet", removed))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(copied_groups, "LEAST_BYTES", 1 << 60)
-        decoded = copy_remaining(task(source, folder / "decoded", removed))
-    assert pq.read_table(folder / "bytes").equals(pq.read_table(folder / "decoded"))
+        decoded = copy_remaining(task(source, folder / "decoded.parquet", removed))
+    assert pq.read_table(folder / "bytes.parquet").equals(pq.read_table(folder / "decoded.parquet"))
     assert [comparable(row) for row in by_bytes.stats] == [comparable(row) for row in decoded.stats]
     with duckdb.connect() as connection:
         for seq in (edges or [1])[:2]:
-            query = f"SELECT count(*) FROM '{folder / 'bytes'}' WHERE seq = {seq}"  # noqa: S608
+            query = f"SELECT count(*) FROM '{folder / 'bytes.parquet'}' WHERE seq = {seq}"  # noqa: S608
             gone = any(first <= seq <= last for first, last in removed)
             assert connection.execute(query).fetchall() == [(not gone,)]
 
