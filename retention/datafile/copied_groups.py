@@ -119,15 +119,16 @@ def write_parts(location: str, parts: Iterable[pa.Table | StoredGroup]) -> Writt
     return WrittenParts(digest.hexdigest(), copied)
 
 
-def digest_of_group(file: DataFile, number: int) -> str:
-    """The digest of the pages of a row group, as they are stored.
+def digests_of_groups(file: DataFile, numbers: Iterable[int]) -> dict[int, str]:
+    """The number of each of some row groups → the digest of its pages as they are stored; reads one at a time.
 
     Raises:
         DamagedError: the file cannot be read.
     """
     try:
         with open_bytes(file) as source:
-            return load_group(source, read_footer(source), number).digest
+            footer = read_footer(source)
+            return {number: load_group(source, footer, number).digest for number in numbers}
     except (OSError, UnknownLayoutError) as error:
         raise unreadable_error(file, error) from error
 

@@ -12,7 +12,7 @@ from retention.core.inventory import DataFile
 from retention.core.seq_ranges import ranges_in
 from retention.core.wording import counted
 from retention.datafile.content_digest import ContentDigest
-from retention.datafile.copied_groups import copied_groups, digest_of_group, write_parts
+from retention.datafile.copied_groups import copied_groups, digests_of_groups, write_parts
 from retention.datafile.deadline_writer import TableBuffer, write_by_deadline
 from retention.datafile.parquet import describe, open_all_messages
 from retention.datafile.rewrite import COLUMNS, with_time
@@ -176,10 +176,9 @@ def _read_back(targets: Sequence[DataFile], copied: Mapping[int, str]) -> _Conte
         return after
     [target] = targets
     opened = open_all_messages(target)
+    for number, digest in digests_of_groups(target, copied).items():
+        after.add_copied(digest, opened.metadata.row_group(number).num_rows)
     for number in range(opened.metadata.num_row_groups):
-        if number in copied:
-            messages = opened.metadata.row_group(number).num_rows
-            after.add_copied(digest_of_group(target, number), messages)
-        else:
+        if number not in copied:
             after.decoded.update(rows_of_group(target, opened, number, FILE_COLUMNS.names))
     return after
