@@ -88,7 +88,7 @@ DECODED = {
     "no checksums": arrow(write_page_checksum=False),
     "no statistics": arrow(write_page_checksum=True, write_statistics=False),
     "DuckDB": duckdb_file,
-    "Polars": lambda place: pl.from_arrow(ROWS).write_parquet(place, row_group_size=GROUP),
+    "Polars": lambda place: pl.DataFrame(ROWS).write_parquet(place, row_group_size=GROUP),
     "other times": other_times,
 }
 

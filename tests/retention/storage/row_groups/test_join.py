@@ -83,7 +83,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
         write_page_index=True,
     ),
     "duckdb": _duckdb,
-    "polars": lambda path: pl.from_arrow(TABLE).write_parquet(path, row_group_size=GROUP),
+    "polars": lambda path: pl.DataFrame(TABLE).write_parquet(path, row_group_size=GROUP),
     "deltalake": _deltalake,
 }
 
@@ -178,7 +178,7 @@ def test_a_file_of_spark_is_joined_with_its_indexes_and_filters(
 ) -> None:
     written = tmp_path / "spark"
     frame = spark.range(0, 20_000, 1, 1).selectExpr("id AS seq", "concat('s.', id % 7) AS subject")
-    options = {
+    options: dict[str, str | int] = {
         "parquet.block.size": 16_384,
         "parquet.page.size": 4_096,
         "parquet.bloom.filter.enabled#seq": "true",
