@@ -43,7 +43,7 @@ class CopiedGroups:
     file: DataFile
     opened: pq.ParquetFile
     numbers: frozenset[int]
-    """Those that are large enough, by the footer."""
+    """The large enough ones that lose nothing, by the footer."""
 
     def load(self, number: int) -> StoredGroup | None:
         """A row group with all its bytes; None: decode it, because it may not be copied, or a check of it failed.
