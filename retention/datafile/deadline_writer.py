@@ -14,7 +14,7 @@ from retention.datafile import parquet
 from retention.datafile.parquet import ROW_GROUP_ROWS, open_message_writer
 from retention.layout.deadline_buckets import bucket_ends, buckets_of, lifetime_classes
 
-BUFFER_BYTES = 32 << 20
+BUFFER_BYTES = 16 << 20
 """The approximate bytes to decode, and to buffer before writing, at a time; each payload may be a megabyte."""
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +38,7 @@ from retention.storage.digesting import DigestingSink
 from retention.storage.errors import first_line, is_of_storage, storage_error
 from retention.storage.sidecar import Sidecar
 
-ROW_GROUP_ROWS = 131_072
+ROW_GROUP_ROWS = 65_536
 SMALL_BYTES = 8 << 20
 """The length up to which reading a whole file beats seeking in it, and one thread beats several at decoding it."""
 REQUIRED = tuple(field.name for field in FILE_COLUMNS if not field.nullable)
@@ -74,17 +75,22 @@ def open_message_writer(
     digest = hashlib.sha256()
     with (
         files.create_unshared(location) as sink,
-        pq.ParquetWriter(
-            DigestingSink(sink, digest),
-            FILE_COLUMNS,
-            compression="zstd",
-            use_dictionary=_DICTIONARY,
-            write_statistics=_STATISTICS,
-            write_page_checksum=True,
-        ) as writer,
+        parquet_writer(DigestingSink(sink, digest)) as writer,
     ):
         yield partial(writer.write_table, row_group_size=ROW_GROUP_ROWS), digest
     reached(Step.DATA_WRITTEN)
+
+
+def parquet_writer(sink: Any) -> pq.ParquetWriter:
+    """A writer of tables of `FILE_COLUMNS` to an open file, with the settings of every data file."""
+    return pq.ParquetWriter(
+        sink,
+        FILE_COLUMNS,
+        compression="zstd",
+        use_dictionary=_DICTIONARY,
+        write_statistics=_STATISTICS,
+        write_page_checksum=True,
+    )
 
 
 def open_messages(file: DataFile) -> pq.ParquetFile:
@@ -94,7 +100,7 @@ def open_messages(file: DataFile) -> pq.ParquetFile:
         DamagedError: it is missing, is not a readable Parquet file, or differs from the expected statistics.
         ForeignRowsError: a column is missing or has another type.
     """
-    return _opened(file, _open_or_moved)
+    return _opened(file, open_bytes)
 
 
 def open_all_messages(file: DataFile) -> pq.ParquetFile:
@@ -123,14 +129,20 @@ def _opened(file: DataFile, source: Callable[[DataFile], pa.NativeFile]) -> pq.P
 
 
 def _read_if_small(file: DataFile) -> pa.NativeFile:
-    content = _open_or_moved(file)
+    content = open_bytes(file)
     if content.size() > SMALL_BYTES:
         return content
     with content:
         return pa.BufferReader(content.read_buffer())
 
 
-def _open_or_moved(file: DataFile) -> pa.NativeFile:
+def open_bytes(file: DataFile) -> pa.NativeFile:
+    """Open the bytes of a data file, at its place or, if it was moved since, at the later one.
+
+    Raises:
+        FileNotFoundError: it is at neither.
+        StorageError: the storage failed.
+    """
     try:
         return files.open_input(file.location)
     except FileNotFoundError:

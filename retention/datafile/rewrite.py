@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from retention.core.inventory import DataFile, ReadCount, SeqRanges
 from retention.core.message_rows import time_of
 from retention.core.seq_ranges import in_ranges, ranges_in, union_of_ranges
+from retention.datafile.copied_groups import CopiedGroups, copied_groups, write_parts
 from retention.datafile.deadline_writer import TableBuffer, write_by_deadline
 from retention.datafile.parquet import (
     ROW_GROUP_ROWS,
@@ -25,6 +26,7 @@ from retention.datafile.parquet import (
 from retention.schemas.files import FileStats
 from retention.schemas.messages import FILE_COLUMNS
 from retention.storage.crash_points import Step, reached
+from retention.storage.row_groups.stored_group import StoredGroup
 
 DECODED_BYTES = 8 << 20
 """The approximate bytes to decode at a time; reused memory is far cheaper than new memory for each piece."""
@@ -83,7 +85,7 @@ def copy_remaining(task: RewriteTask) -> RewriteResult:
     """
     task = task.with_ranges()
     source = open_messages(task.source)
-    targets = write_by_deadline(task.targets, remaining_rows(task, source))
+    targets = _write_remaining(task, source)
     written = [describe(target) for target in targets]
     reached(Step.COPY_WRITTEN)
     cost = compressed_bytes(source, COLUMNS, _remaining_groups(source, task.gone))
@@ -95,9 +97,40 @@ def copy_remaining(task: RewriteTask) -> RewriteResult:
 
 def remaining_rows(task: RewriteTask, source: pq.ParquetFile) -> Iterator[pa.Table]:
     """The remaining rows, in tables of a row group or `BUFFER_BYTES`."""
+    return _rows_of(task, source, _remaining_groups(source, task.gone))
+
+
+def _write_remaining(task: RewriteTask, source: pq.ParquetFile) -> list[DataFile]:
+    """Write the targets; to a single one, row groups that lose nothing are copied as bytes."""
+    copied = copied_groups(task.source, source, task.gone)
+    if len(task.targets) > 1 or not copied.numbers:
+        return write_by_deadline(task.targets, remaining_rows(task, source))
+    [target] = task.targets
+    written = write_parts(target.location, _remaining_parts(task, source, copied))
+    return [replace(target, sha256=written.sha256)]
+
+
+def _remaining_parts(
+    task: RewriteTask, source: pq.ParquetFile, copied: CopiedGroups
+) -> Iterator[pa.Table | StoredGroup]:
+    """The remaining rows in order, as row groups in bytes or as tables."""
+    decoded: list[int] = []
+    for number in _remaining_groups(source, task.gone):
+        stored = copied.load(number)
+        if stored is None:
+            decoded.append(number)
+            continue
+        yield from _rows_of(task, source, decoded)
+        decoded = []
+        yield stored
+    yield from _rows_of(task, source, decoded)
+
+
+def _rows_of(task: RewriteTask, source: pq.ParquetFile, groups: list[int]) -> Iterator[pa.Table]:
+    """The remaining rows of row groups, in tables of a row group or `BUFFER_BYTES`."""
     held, gone = TableBuffer(), task.gone
     try:
-        for batch in _batches(source, _remaining_groups(source, gone)):
+        for batch in _batches(source, groups):
             if held.takes(_without(batch, gone)):
                 yield held.emptied()
     except (OSError, pa.ArrowException) as error:

@@ -47,19 +47,35 @@ def rows_in_order(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
     """
     # Payloads are most of a file.
     opened = open_all_messages(file) if "payload" in columns else open_messages(file)
-    groups = range(opened.metadata.num_row_groups)
-    bounds = [seq_bounds(opened, group) or _UNKNOWN for group in groups]
-    if any(later[0] <= earlier[1] for earlier, later in pairwise(bounds)):
+    if not has_ordered_groups(opened):
         yield read_columns(file, columns)[0]
         return
+    for number in range(opened.metadata.num_row_groups):
+        yield rows_of_group(file, opened, number, columns)
+
+
+def has_ordered_groups(opened: pq.ParquetFile) -> bool:
+    """Whether every sequence of a row group is above those of the row groups before it."""
+    groups = range(opened.metadata.num_row_groups)
+    bounds = [seq_bounds(opened, group) or _UNKNOWN for group in groups]
+    return all(later[0] > earlier[1] for earlier, later in pairwise(bounds))
+
+
+def rows_of_group(
+    file: DataFile, opened: pq.ParquetFile, number: int, columns: Sequence[str]
+) -> pa.Table:
+    """The visible rows of a row group, ascending by `seq`.
+
+    Raises:
+        DamagedError: the file cannot be read to its end.
+    """
+    # For a small group, decoding is faster than handing columns to threads.
+    is_large = opened.metadata.row_group(number).total_byte_size > SMALL_BYTES
     try:
-        for group in groups:
-            # For a small group, decoding is faster than handing columns to threads.
-            is_large = opened.metadata.row_group(group).total_byte_size > SMALL_BYTES
-            rows = opened.read_row_group(group, list(columns), use_threads=is_large).select(columns)
-            yield in_sequence_order(visible_rows(file, rows.cast(_shape(columns))))
+        rows = opened.read_row_group(number, list(columns), use_threads=is_large).select(columns)
     except (OSError, pa.ArrowException) as error:
         raise unreadable_error(file, error) from error
+    return in_sequence_order(visible_rows(file, rows.cast(_shape(columns))))
 
 
 def merged_by_seq(sources: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:

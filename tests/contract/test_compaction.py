@@ -17,7 +17,7 @@ from retention.apply.merge_batch import merge_batch
 from retention.context.context import OpenedStream
 from retention.core.units import DAY
 from retention.datafile import merge as merge_module
-from retention.datafile.deadline_writer import in_large_parts
+from retention.datafile.copied_groups import write_parts
 from retention.datafile.parquet import describe, stats_table, write_messages
 from retention.engines.select import EngineName, Engines
 from retention.errors import DamagedError, VerificationError
@@ -197,12 +197,13 @@ def test_a_copy_that_differs_is_never_committed(
 ) -> None:
     stream = make([File(1, [Laid(seq, payload=b"a")]) for seq in (1, 2, 3)])
 
-    def spoilt(tables: Any) -> Any:
-        for rows in in_large_parts(tables):
-            at = rows.schema.get_field_index("payload")
-            yield rows.set_column(at, rows.schema.field(at), pa.array([b"b"] * rows.num_rows))
+    def spoilt(rows: pa.Table) -> pa.Table:
+        at = rows.schema.get_field_index("payload")
+        return rows.set_column(at, rows.schema.field(at), pa.array([b"b"] * rows.num_rows))
 
-    monkeypatch.setattr(merge_module, "in_large_parts", spoilt)
+    monkeypatch.setattr(
+        merge_module, "write_parts", lambda place, parts: write_parts(place, map(spoilt, parts))
+    )
     before, on_disk = content(stream), files_on_disk(stream)
     with pytest.raises(VerificationError, match="nothing was committed"):
         stream.compact().apply()

@@ -1,0 +1,170 @@
+"""Row groups of data files that new files get as bytes, undecoded: which ones may be, and the file that has them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from retention.core.inventory import DataFile
+from retention.core.message_rows import time_of
+from retention.datafile.parquet import (
+    ROW_GROUP_ROWS,
+    open_bytes,
+    parquet_writer,
+    seq_bounds,
+    unreadable_error,
+)
+from retention.schemas.messages import FILE_COLUMNS
+from retention.storage import files
+from retention.storage.crash_points import Step, reached
+from retention.storage.digesting import DigestingSink
+from retention.storage.row_groups.footer import Footer, UnknownLayoutError, read_footer
+from retention.storage.row_groups.join import JoinedFile
+from retention.storage.row_groups.stored_group import StoredGroup, check_group, load_group
+
+LEAST_BYTES = 4 << 20
+"""The decoded bytes of the smallest row group that is copied; smaller ones are merged with their neighbours' rows."""
+MOST_BYTES = 256 << 20
+"""The stored bytes of the largest row group that is copied, because it is in memory as a whole."""
+_WRITER = "parquet-cpp-arrow "
+"""The writer of data files: others order or truncate statistics differently, and a footer names only one writer."""
+
+
+@dataclass(frozen=True)
+class CopiedGroups:
+    """The row groups of a data file that may be copied as bytes."""
+
+    file: DataFile
+    opened: pq.ParquetFile
+    numbers: frozenset[int]
+    """The large enough ones that lose nothing, by the footer."""
+
+    def load(self, number: int) -> StoredGroup | None:
+        """A row group with all its bytes; None: decode it, because it may not be copied, or a check of it failed.
+
+        Decoding it names the damage, if there is any.
+        """
+        if number not in self.numbers or self._footer is None or not self._is_as_written(number):
+            return None
+        try:
+            with open_bytes(self.file) as source:
+                group = load_group(source, self._footer, number)
+            check_group(group)
+        except (OSError, UnknownLayoutError):
+            return None
+        return group
+
+    @cached_property
+    def _footer(self) -> Footer | None:
+        """The footer with its offsets; None if the file has another shape than files of this engine."""
+        try:
+            with open_bytes(self.file) as source:
+                footer = read_footer(source)
+        except (OSError, UnknownLayoutError):
+            return None
+        return footer if footer.shape == _template().shape else None
+
+    def _is_as_written(self, number: int) -> bool:
+        """Whether rows are ascending, and `time` is derived from `ts_ns`: a copy keeps the work of other writers."""
+        columns = ["seq", "ts_ns", "time"]
+        try:
+            rows = self.opened.read_row_group(number, columns=columns, use_threads=False)
+        except (OSError, pa.ArrowException):
+            return False
+        seqs = rows["seq"].to_numpy()
+        return bool(np.all(seqs[1:] > seqs[:-1]) and rows["time"].equals(time_of(rows["ts_ns"])))
+
+
+def copied_groups(file: DataFile, opened: pq.ParquetFile, gone: np.ndarray) -> CopiedGroups:
+    """The row groups that lose none of the sequences in ascending, disjoint ranges `gone`, shape (n, 2)."""
+    metadata = opened.metadata
+    if not metadata.created_by.startswith(_WRITER) or not opened.schema_arrow.equals(FILE_COLUMNS):
+        return CopiedGroups(file, opened, frozenset())
+    numbers = (number for number in range(metadata.num_row_groups) if _is_large(metadata, number))
+    return CopiedGroups(
+        file,
+        opened,
+        frozenset(number for number in numbers if _is_outside(gone, seq_bounds(opened, number))),
+    )
+
+
+@dataclass(frozen=True)
+class WrittenParts:
+    """A file of rows and row groups in bytes."""
+
+    sha256: str
+    copied: Mapping[int, str]
+    """The number of each copied row group → the digest of its pages."""
+
+
+def write_parts(location: str, parts: Iterable[pa.Table | StoredGroup]) -> WrittenParts:
+    """Write tables of shape `FILE_COLUMNS` and row groups in bytes as one file, durable on return."""
+    digest, copied = hashlib.sha256(), {}
+    with files.create_unshared(location) as sink:
+        file = JoinedFile(DigestingSink(sink, digest))
+        for part in parts:
+            if isinstance(part, StoredGroup):
+                copied[file.add(part)] = part.digest
+            else:
+                for group in _encoded(part):
+                    file.add(group)
+        file.finish(_template().fields)
+    reached(Step.DATA_WRITTEN)
+    return WrittenParts(digest.hexdigest(), copied)
+
+
+def digests_of_groups(file: DataFile, numbers: Iterable[int]) -> dict[int, str]:
+    """The number of each of some row groups → the digest of its pages as they are stored; reads one at a time.
+
+    Raises:
+        DamagedError: the file cannot be read.
+    """
+    try:
+        with open_bytes(file) as source:
+            footer = read_footer(source)
+            return {number: load_group(source, footer, number).digest for number in numbers}
+    except (OSError, UnknownLayoutError) as error:
+        raise unreadable_error(file, error) from error
+
+
+def _encoded(rows: pa.Table) -> Iterator[StoredGroup]:
+    """The row groups of a file with these rows."""
+    content = pa.BufferOutputStream()
+    with parquet_writer(content) as writer:
+        writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+    with pa.BufferReader(content.getvalue()) as source:
+        footer = read_footer(source)
+        for number in range(len(footer.groups)):
+            yield load_group(source, footer, number)
+
+
+@cache
+def _template() -> Footer:
+    """The footer of a data file without rows."""
+    content = pa.BufferOutputStream()
+    parquet_writer(content).close()
+    with pa.BufferReader(content.getvalue()) as source:
+        return read_footer(source)
+
+
+def _is_large(metadata: pq.FileMetaData, number: int) -> bool:
+    group = metadata.row_group(number)
+    stored = sum(group.column(at).total_compressed_size for at in range(group.num_columns))
+    return bool(group.total_byte_size >= LEAST_BYTES and stored <= MOST_BYTES)
+
+
+def _is_outside(ranges: np.ndarray, bounds: tuple[int, int] | None) -> bool:
+    """Whether no range has a sequence between the bounds of a row group; unknown bounds may be anywhere."""
+    if bounds is None:
+        return False
+    first, after = (
+        np.searchsorted(ranges[:, 1], bounds[0]),
+        np.searchsorted(ranges[:, 0], bounds[1], "right"),
+    )
+    return bool(first == after)
