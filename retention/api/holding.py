@@ -20,13 +20,11 @@ from retention.errors import RefusedError, UsageError
 from retention.history.initiator import initiator
 from retention.schemas.bounds import MAX_SEQ
 from retention.stores.holds import Hold, HoldRecords, new_id
-from retention.tables.holds import TableHoldRecords, hold_of_rows
-from retention.tables.holds import end_hold as end_on_table
-from retention.tables.holds import place_hold as place_on_table
 
 if TYPE_CHECKING:
     from retention.api.repairs import Instant
     from retention.api.table import Table
+    from retention.tables.holds import TableHoldRecords
 
 Ranges = Sequence[tuple[int, int]] | np.ndarray
 """Pairs of a lowest and a highest sequence, both inclusive."""
@@ -84,6 +82,9 @@ class Holding(StreamSelection):
             RefusedError: it is a dropped stream, or one that does not take such a legal hold.
             BusyError: other writers kept coming first.
         """
+        from retention.tables.holds import hold_of_rows
+        from retention.tables.holds import place_hold as place_on_table
+
         now_ns = self.clock()
         hold = Hold(
             name,
@@ -127,6 +128,9 @@ class Holding(StreamSelection):
             UsageError: there is no such legal hold in effect, or no reason.
             BusyError: other writers kept coming first; the legal hold is released.
         """
+        from retention.tables.holds import TableHoldRecords
+        from retention.tables.holds import end_hold as end_on_table
+
         because = _text(reason, "reason")
         for name in self._held_names(None):
             records = self._records(name)
@@ -157,6 +161,8 @@ class Holding(StreamSelection):
         return [*streams, *tables]
 
     def _listed(self, name: str, ended: bool) -> list[Hold]:  # noqa: FBT001
+        from retention.tables.holds import TableHoldRecords
+
         records = self._records(name)
         is_table = isinstance(records, TableHoldRecords)
         in_effect = records.in_effect() if is_table else holds_of(self._known(name))
@@ -164,6 +170,8 @@ class Holding(StreamSelection):
         return sorted([*in_effect, *past], key=lambda hold: (hold.at_ns, hold.id))
 
     def _records(self, name: str) -> HoldRecords | TableHoldRecords:
+        from retention.tables.holds import TableHoldRecords
+
         if name in self.tables():
             return TableHoldRecords(self.table(name).opened)
         return HoldRecords(self._known(name).root, name)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from retention.apply.archive_erasure import beyond_reach, erase_in_archives
 from retention.apply.archive_survey import ArchiveSurvey
+from retention.apply.carry_out import carry_out
 from retention.apply.dropped_tables import erased_by_file
 from retention.apply.erasure_survey import (
     ErasureSurvey,
@@ -20,7 +21,7 @@ from retention.apply.erasure_survey import (
     survey_erasure,
 )
 from retention.apply.erasure_survivors import of_other_streams, survivors
-from retention.apply.execute import ExecutionTerms, carry_out
+from retention.apply.execution import ExecutionTerms
 from retention.apply.kept_request import KeptRequest, instants_to_keep, kept_request
 from retention.apply.undo_records import kept_runs
 from retention.context.context import OpenedStream, has_table

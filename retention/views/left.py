@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from retention.core.outcomes import Outcome
 from retention.core.wording import counted
-from retention.views.wording import brief_duration
 
 if TYPE_CHECKING:
     from retention.history.report import RunReport
@@ -18,6 +17,8 @@ def left_text(
     streams: Sequence[Outcome[RunReport]], tables: Sequence[Outcome[TableReport]] = ()
 ) -> str:
     """The streams and tables left for the next run, the reason, and the most overdue of them; empty if none are."""
+    from retention.views.wording import brief_duration
+
     every: list[Outcome[Any]] = [*streams, *tables]
     left = {
         each.stream: (each.value.left, each.value.as_of_ns)

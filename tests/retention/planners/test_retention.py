@@ -15,7 +15,8 @@ from retention.engines.select import Engines
 from retention.plan.forecast import NOTHING_FORETOLD, Due, Forecast
 from retention.plan.plan import Plan
 from retention.planners import cached
-from retention.planners.cached import Planned, plan_pass, plan_stream
+from retention.planners.cached import Planned, plan_pass
+from retention.planners.shown import plan_stream
 from retention.ports import Snapshot
 from retention.stores.delta.store import DeltaStore
 from retention.views.json_entries import plan_entry
