@@ -38,11 +38,12 @@ from retention.erasure.copies import (
 )
 from retention.erasure.keyed_hash import KeyedHash, keyed_hash_of
 from retention.erasure.ledger import ErasureLedger
+from retention.erasure.listing import ListedErasures
 from retention.erasure.needle_file import NeedleFile
 from retention.erasure.needles import Needles, needles_of_rows
 from retention.erasure.own_records import ErasedNames, conceal_holds, erase_arguments
 from retention.erasure.proof import Proof
-from retention.erasure.record import DeletedFile, ErasureRecord, Erasures, ListedErasures
+from retention.erasure.record import DeletedFile, ErasureRecord, Erasures
 from retention.erasure.report import ErasureReport
 from retention.errors import (
     BusyError,

@@ -142,12 +142,12 @@ def check_update(opened: OpenedStream, history: History) -> None:
 
 def _check_limits_of_consumers(opened: OpenedStream) -> None:
     """Refuse `consumer_limits` below those of a stored consumer; listed consumers take the listed values."""
-    from retention.stores.consumer_table import ConsumerTable
-
     limits = opened.config.consumer_limits
     bounds = {key: bound for key, bound in limits if bound > 0}
     if not bounds or not opened.store.exists():
         return
+    from retention.stores.consumer_table import ConsumerTable
+
     listed = {consumer.name for consumer in opened.config.consumers}
     records = ConsumerTable(opened.root).live(opened.store.snapshot().counters)
     above = [

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from retention.core.inventory import DataFile, ReadCount
 from retention.core.seq_ranges import columns_with_seq, visible_rows
@@ -36,6 +36,9 @@ from retention.storage.crash_points import Step, reached
 from retention.storage.digesting import DigestingSink
 from retention.storage.errors import first_line, is_of_storage, storage_error
 from retention.storage.sidecar import Sidecar
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 ROW_GROUP_ROWS = 131_072
 SMALL_BYTES = 8 << 20
@@ -71,6 +74,8 @@ def open_message_writer(
     Yields:
         The function that writes a table, and the SHA-256 of the bytes, which is complete after the block.
     """
+    import pyarrow.parquet as pq
+
     digest = hashlib.sha256()
     with (
         files.create_unshared(location) as sink,
@@ -107,6 +112,8 @@ def open_all_messages(file: DataFile) -> pq.ParquetFile:
 
 
 def _opened(file: DataFile, source: Callable[[DataFile], pa.NativeFile]) -> pq.ParquetFile:
+    import pyarrow.parquet as pq
+
     try:
         content = source(file)
         opened = pq.ParquetFile(

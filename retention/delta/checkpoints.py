@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from retention.delta import entries, log_files
 from retention.delta.entries import Action
@@ -18,6 +18,9 @@ from retention.errors import DamagedError, RetentionError
 from retention.storage import files
 from retention.storage.errors import first_line, is_of_storage, storage_error
 from retention.storage.parallel import in_threads
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _STATS = "add.stats"
 _OF_TABLE = ("metaData", "protocol", "txn", "domainMetadata")
@@ -130,6 +133,8 @@ def _without_nulls(value: object) -> object:
 
 @contextmanager
 def _reading(place: str) -> Iterator[pq.ParquetFile]:
+    import pyarrow.parquet as pq
+
     try:
         with files.open_input(place) as source:
             yield pq.ParquetFile(

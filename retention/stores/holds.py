@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from retention.core.json_object import JsonObject
@@ -321,6 +320,8 @@ class HoldRecords:
             raise self._damaged(location) from error
 
     def _ranges(self, placed: _Placed) -> np.ndarray | None:
+        import pyarrow.parquet as pq
+
         if placed.ranges_sha256 is not None:
             content = files.read_bytes(self._place(placed.id, RANGES)) or b""
             if hashlib.sha256(content).hexdigest() != placed.ranges_sha256:
@@ -395,6 +396,8 @@ def _fields(location: str) -> dict[str, Any]:
 
 
 def _as_parquet(ranges: np.ndarray) -> bytes:
+    import pyarrow.parquet as pq
+
     sink = io.BytesIO()
     pq.write_table(pa.table({"first": ranges[:, 0], "last": ranges[:, 1]}), sink)
     return sink.getvalue()

@@ -17,8 +17,6 @@ def left_text(
     streams: Sequence[Outcome[RunReport]], tables: Sequence[Outcome[TableReport]] = ()
 ) -> str:
     """The streams and tables left for the next run, the reason, and the most overdue of them; empty if none are."""
-    from retention.views.wording import brief_duration
-
     every: list[Outcome[Any]] = [*streams, *tables]
     left = {
         each.stream: (each.value.left, each.value.as_of_ns)
@@ -27,6 +25,8 @@ def left_text(
     }
     if not left:
         return ""
+    from retention.views.wording import brief_duration
+
     of_tables = sum(each.stream in left for each in tables)
     numbers = [(len(left) - of_tables, "stream"), (of_tables, "table")]
     units = " and ".join(counted(number, noun) for number, noun in numbers if number)

@@ -12,8 +12,6 @@ from itertools import groupby
 from typing import Any
 from urllib.parse import unquote
 
-import pyarrow.parquet as pq
-
 from retention.core.vector_paths import VectorPlace
 from retention.delta.vectors import stored_place
 from retention.storage import files
@@ -178,6 +176,8 @@ def sidecars_of(place: str) -> list[str]:
     Raises:
         OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException: the checkpoint cannot be read.
     """
+    import pyarrow.parquet as pq
+
     if not place.endswith(".parquet"):
         content = files.read_bytes(place) or b""
         return [fields["path"] for kind, fields in actions(content) if kind == _SIDECAR]
