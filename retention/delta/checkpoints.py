@@ -27,6 +27,9 @@ _OF_TABLE = ("metaData", "protocol", "txn", "domainMetadata")
 _SIDECAR = "sidecar"
 
 
+_FEW_ROWS = 2_000
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """The content of a checkpoint: live files, and the actions that describe the table."""
@@ -86,7 +89,7 @@ def _read_parquet(place: str) -> Checkpoint:
         parts = [_live_files(opened, group, leaves) for group in groups]
         live = pa.concat_tables([LIVE_FILES.empty_table(), *parts], promote_options="permissive")
         kinds = [kind for kind in (*_OF_TABLE, _SIDECAR) if kind in opened.schema_arrow.names]
-        table = opened.read(kinds)
+        table = opened.read(kinds, use_threads=_is_large(opened))
     others = [
         {kind: _without_nulls(fields)}
         for kind in kinds
@@ -112,10 +115,15 @@ def _live_files(opened: pq.ParquetFile, group: int, leaves: set[str]) -> pa.Tabl
 
 
 def _adds(opened: pq.ParquetFile, group: int, columns: Sequence[str]) -> pa.ChunkedArray:
-    table = opened.read_row_group(group, columns=columns)
+    table = opened.read_row_group(group, columns=columns, use_threads=_is_large(opened))
     if "add" not in table.column_names:
         return pa.chunked_array([], pa.struct([]))
     return table["add"].drop_null()
+
+
+def _is_large(opened: pq.ParquetFile) -> bool:
+    """Whether threads for the columns of a file cost less than they save."""
+    return bool(opened.metadata.num_rows > _FEW_ROWS)
 
 
 def _column(adds: pa.ChunkedArray, name: str, wanted: pa.DataType) -> pa.ChunkedArray:

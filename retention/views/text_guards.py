@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from retention.core.outcomes import Outcome
 from retention.core.units import format_size
 from retention.core.wording import counted
-from retention.history.report import RunReport
 
 if TYPE_CHECKING:
+    from retention.core.outcomes import Outcome
+    from retention.history.report import RunReport
     from retention.plan.lowered import LimitChange, LoweredLimit
     from retention.rules.removal_guards import GuardFinding
     from retention.tables.report import TableReport
