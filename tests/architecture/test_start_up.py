@@ -1,4 +1,4 @@
-"""Help and a pass with nothing due must be cheap: they load no Spark, and only the parts that they ask."""
+"""Help and a pass with nothing due must be cheap: they load no Spark, and only the parts that they need."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ sys.argv = ["retain", "--warehouse", sys.argv[1], "--quiet"]
 assert retain.main() == 0
 print(*sorted(sys.modules), file=sys.stderr)
 """
-UNASKED = (
+NEEDLESS = (
     *("retention." + part for part in ("buckets", "delivery", "dialects", "ingest", "inspect")),
     *("retention." + part for part in ("interest", "replay", "restore", "tables", "verify")),
     *("retention.apply." + part for part in ("archive", "execute", "erase", "seal", "undo")),
@@ -118,17 +118,17 @@ UNASKED = (
     *("deltalake", "obstore", "pandas", "pyarrow.dataset", "pyarrow.fs", "pyarrow.parquet"),
     *("cryptography", "pyspark", "subprocess"),
 )
-"""The parts of removals, of tables and topics, and the libraries that a pass does not ask while nothing is due."""
+"""The parts of removals, of tables and topics, and the libraries that a pass does not need while nothing is due."""
 MOST_MODULES = 260
 
 
-def test_a_pass_with_nothing_due_loads_only_what_it_asks(tmp_path: Path) -> None:
+def test_a_pass_with_nothing_due_loads_only_what_it_needs(tmp_path: Path) -> None:
     stream = {"name": "S", "subjects": ["s"], "max_age": "30d"}
     (tmp_path / "retention.yaml").write_text(json.dumps({"streams": [stream]}))
     open_warehouse(tmp_path).stream("S").publish([json.dumps({"subject": "s", "data": ""})])
     loaded_by(QUIET, str(tmp_path))  # it remembers that nothing is due
     _, modules = loaded_by(QUIET, str(tmp_path))
-    unasked = [name for name in modules if f"{name}.".startswith(tuple(f"{u}." for u in UNASKED))]
-    assert unasked == []
+    needless = [name for name in modules if f"{name}.".startswith(tuple(f"{u}." for u in NEEDLESS))]
+    assert needless == []
     ours = [name for name in modules if name.startswith("retention")]
     assert len(ours) <= MOST_MODULES
