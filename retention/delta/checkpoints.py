@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 _STATS = "add.stats"
 _OF_TABLE = ("metaData", "protocol", "txn", "domainMetadata")
 _SIDECAR = "sidecar"
-
-
 _FEW_ROWS = 2_000
+"""The rows up to which handing columns to threads costs more than reading them."""
 
 
 @dataclass(frozen=True)

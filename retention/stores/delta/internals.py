@@ -22,6 +22,7 @@ _DIRECTORY = "_delta_log"
 _DIGITS = 20
 _TXN = "txn"
 _SIDECAR = "sidecar"
+_INFO = b'{"commitInfo"'
 _PATHS = re.compile(rb'"path"\s*:\s*"((?:[^"\\]|\\.)*)"')
 _OF_SEVERAL = re.compile(r"(\d+\.checkpoint\.)(\d+)\.(\d+)\.parquet")
 
@@ -131,7 +132,8 @@ def file_actions(entry: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def commit_info(entry: bytes) -> dict[str, Any]:
     """The `commitInfo` of an entry: its program and operation; empty if it has none."""
-    return next((dict(fields) for _, fields in _starting(entry, "commitInfo")), {})
+    lines = (line for line in _lines_with(entry, _INFO) if line.startswith(_INFO))
+    return next((dict(fields) for line in lines for _, fields in actions(line)), {})
 
 
 def transactions(entry: bytes) -> dict[str, int]:
