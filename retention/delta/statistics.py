@@ -242,7 +242,7 @@ def _value(known: Any, leaf: Sequence[str], kind: pa.DataType) -> str | int | No
     if pa.types.is_string(kind):
         return known if isinstance(known, str) else None
     is_integer = isinstance(known, int) and not isinstance(known, bool)
-    return known if is_integer and abs(known) < _TOO_LARGE else None
+    return known if is_integer and -_TOO_LARGE <= known < _TOO_LARGE else None
 
 
 def _fields(wanted: _Wanted) -> list[pa.Field]:

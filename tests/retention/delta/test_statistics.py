@@ -259,7 +259,8 @@ def test_bounds_of_a_table_of_deltalake_hold(tmp_path: Path) -> None:
 
 
 LEAVES = (("numRecords",), ("minValues", "n"), ("nullCount", "n"))
-NUMBERS = st.none() | st.integers(-(2**64), 2**64) | st.just(1.0) | st.just("1")
+EDGES = st.sampled_from([2**62, 2**63 - 1, 2**63, -(2**63) + 1, -(2**63), -(2**63) - 1])
+NUMBERS = EDGES | st.none() | st.integers(-(2**64), 2**64) | st.just(1.0) | st.just("1")
 TEXTS = st.none() | st.just("{}") | st.builds(of, st.just("n"), low=NUMBERS, nulls=NUMBERS)
 
 
