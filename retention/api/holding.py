@@ -82,9 +82,6 @@ class Holding(StreamSelection):
             RefusedError: it is a dropped stream, or one that does not take such a legal hold.
             BusyError: other writers kept coming first.
         """
-        from retention.tables.holds import hold_of_rows
-        from retention.tables.holds import place_hold as place_on_table
-
         now_ns = self.clock()
         hold = Hold(
             name,
@@ -101,8 +98,7 @@ class Holding(StreamSelection):
         )
         _check(hold, now_ns)
         if name in self.tables():
-            table = self.table(name).opened
-            return place_on_table(table, hold_of_rows(table, hold, key))
+            return _on_table(self.table(name), hold, key)
         opened = self._known(name)
         _check_stream(opened, hold, key)
         place_hold(opened, hold)
@@ -189,6 +185,13 @@ def _check_stream(opened: OpenedStream, hold: Hold, key: Mapping[str, object] | 
             f"{opened.name}: a topic takes legal holds by offsets and times only, because it has no subjects; nothing "
             "was changed"
         )
+
+
+def _on_table(table: Table, hold: Hold, key: Mapping[str, object] | None) -> Hold:
+    """Place a legal hold on rows of a table."""
+    from retention.tables.holds import hold_of_rows, place_hold
+
+    return place_hold(table.opened, hold_of_rows(table.opened, hold, key))
 
 
 def _check(hold: Hold, now_ns: int) -> None:

@@ -14,6 +14,7 @@ from retention.api.repairs import Instant, Repairs
 from retention.api.verifying import LogVerification
 from retention.apply.compact import CompactionLimits, compact_now, show_compaction
 from retention.apply.guards import Guards
+from retention.apply.saved_plan import apply_plan
 from retention.context.context import OpenedStream, has_table
 from retention.core.accepted_times import accepted_times
 from retention.core.arguments import checked_class
@@ -344,8 +345,6 @@ class BoundPlan(Public):
                 removes more than a guard permits.
             BusyError: another run is in progress.
         """
-        from retention.apply.saved_plan import apply_plan
-
         with Engines(self.stream.engine) as engines:
             guards = Guards(allow_future, allow_rewind, allow_large)
             report = apply_plan(self.stream.opened, self.plan, engines, guards)

@@ -1,4 +1,4 @@
-"""Which erasures a stream or table has, by the names of their files alone."""
+"""The erasures of a stream or table, by the names of their files alone."""
 
 from __future__ import annotations
 
