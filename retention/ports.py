@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from retention.core.counter_names import counters_of
 from retention.core.inventory import EPOCH, Counters, DataFile, Inventory
 from retention.core.run_names import parse_run_name
-from retention.core.table_requirements import TableRequirement
-from retention.core.table_updates import TableUpdate
 from retention.engine_port import Run, run_here
+
+if TYPE_CHECKING:
+    from retention.core.table_requirements import TableRequirement
+    from retention.core.table_updates import TableUpdate
 
 
 @dataclass(frozen=True)

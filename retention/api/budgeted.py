@@ -13,10 +13,10 @@ from retention.apply.run import apply_now
 from retention.core.outcomes import Outcome, Watch, act_sequentially, ask_concurrently
 from retention.engines.select import Engines
 from retention.history.report import RunReport
-from retention.inspect.lag import NO_LAG, Lag, lag_of, table_lag, urgency
 from retention.storage import files
 
 if TYPE_CHECKING:
+    from retention.inspect.lag import Lag
     from retention.tables.report import TableReport
 
 
@@ -56,6 +56,8 @@ def apply_within(
     Returns:
         An outcome for each; `left` is set in the report of a stream or table not processed.
     """
+    from retention.inspect.lag import NO_LAG, urgency
+
     started, tables, size = warehouse.clock(), {*warehouse.tables()}, 0
     behind = _lags(warehouse, names, as_of_ns)
     order = sorted(behind, key=lambda name: urgency(behind[name].value))
@@ -88,6 +90,8 @@ def apply_within(
 def _lags(
     warehouse: Warehouse, names: Iterable[str], as_of_ns: int
 ) -> dict[str, Outcome[Lag | None]]:
+    from retention.inspect.lag import lag_of, table_lag
+
     tables = {*warehouse.tables()}
 
     def ask(name: str) -> Lag | None:

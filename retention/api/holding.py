@@ -20,13 +20,11 @@ from retention.errors import RefusedError, UsageError
 from retention.history.initiator import initiator
 from retention.schemas.bounds import MAX_SEQ
 from retention.stores.holds import Hold, HoldRecords, new_id
-from retention.tables.holds import TableHoldRecords, hold_of_rows
-from retention.tables.holds import end_hold as end_on_table
-from retention.tables.holds import place_hold as place_on_table
 
 if TYPE_CHECKING:
     from retention.api.repairs import Instant
     from retention.api.table import Table
+    from retention.tables.holds import TableHoldRecords
 
 Ranges = Sequence[tuple[int, int]] | np.ndarray
 """Pairs of a lowest and a highest sequence, both inclusive."""
@@ -100,8 +98,7 @@ class Holding(StreamSelection):
         )
         _check(hold, now_ns)
         if name in self.tables():
-            table = self.table(name).opened
-            return place_on_table(table, hold_of_rows(table, hold, key))
+            return _on_table(self.table(name), hold, key)
         opened = self._known(name)
         _check_stream(opened, hold, key)
         place_hold(opened, hold)
@@ -127,6 +124,9 @@ class Holding(StreamSelection):
             UsageError: there is no such legal hold in effect, or no reason.
             BusyError: other writers kept coming first; the legal hold is released.
         """
+        from retention.tables.holds import TableHoldRecords
+        from retention.tables.holds import end_hold as end_on_table
+
         because = _text(reason, "reason")
         for name in self._held_names(None):
             records = self._records(name)
@@ -157,6 +157,8 @@ class Holding(StreamSelection):
         return [*streams, *tables]
 
     def _listed(self, name: str, ended: bool) -> list[Hold]:  # noqa: FBT001
+        from retention.tables.holds import TableHoldRecords
+
         records = self._records(name)
         is_table = isinstance(records, TableHoldRecords)
         in_effect = records.in_effect() if is_table else holds_of(self._known(name))
@@ -164,6 +166,8 @@ class Holding(StreamSelection):
         return sorted([*in_effect, *past], key=lambda hold: (hold.at_ns, hold.id))
 
     def _records(self, name: str) -> HoldRecords | TableHoldRecords:
+        from retention.tables.holds import TableHoldRecords
+
         if name in self.tables():
             return TableHoldRecords(self.table(name).opened)
         return HoldRecords(self._known(name).root, name)
@@ -181,6 +185,13 @@ def _check_stream(opened: OpenedStream, hold: Hold, key: Mapping[str, object] | 
             f"{opened.name}: a topic takes legal holds by offsets and times only, because it has no subjects; nothing "
             "was changed"
         )
+
+
+def _on_table(table: Table, hold: Hold, key: Mapping[str, object] | None) -> Hold:
+    """Place a legal hold on rows of a table."""
+    from retention.tables.holds import hold_of_rows, place_hold
+
+    return place_hold(table.opened, hold_of_rows(table.opened, hold, key))
 
 
 def _check(hold: Hold, now_ns: int) -> None:

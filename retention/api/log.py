@@ -14,7 +14,7 @@ from retention.api.repairs import Instant, Repairs
 from retention.api.verifying import LogVerification
 from retention.apply.compact import CompactionLimits, compact_now, show_compaction
 from retention.apply.guards import Guards
-from retention.apply.run import apply_plan
+from retention.apply.saved_plan import apply_plan
 from retention.context.context import OpenedStream, has_table
 from retention.core.accepted_times import accepted_times
 from retention.core.arguments import checked_class
@@ -38,9 +38,9 @@ from retention.plan.compaction import CompactionPlan
 from retention.plan.plan import Plan
 from retention.plan.planfile import save_plans
 from retention.plan.simulation import SIMULATED_AT, simulation_request
-from retention.planners.cached import plan_stream
 from retention.planners.explain import explain, explain_by
 from retention.planners.requests import plan_removal
+from retention.planners.shown import plan_stream
 from retention.plots.picture import Picture
 from retention.restore.run import Restored, restore
 from retention.restore.select import MessageRange

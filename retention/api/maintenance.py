@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from retention.api.dry_run import DryRun, lines_of_outcomes
 from retention.api.selection import StreamSelection
 from retention.context.context import OpenedStream
 from retention.core.arguments import checked_class
@@ -15,6 +14,7 @@ from retention.engines.select import EngineName, Engines
 from retention.views.outcomes import Outcomes
 
 if TYPE_CHECKING:
+    from retention.api.dry_run import DryRun
     from retention.apply.compact import CompactionLimits
     from retention.apply.reclaim.report import ReclaimReport
     from retention.history.compaction_report import CompactionReport
@@ -48,6 +48,7 @@ class Maintenance(StreamSelection):
         Returns:
             The plan of each stream, made on first use; `apply()` carries them out.
         """
+        from retention.api.dry_run import DryRun, lines_of_outcomes
         from retention.apply.compact import CompactionLimits, show_compaction
         from retention.views.text_compaction import compaction_plan_text
 
@@ -110,6 +111,7 @@ class Maintenance(StreamSelection):
         delete: Callable[[OpenedStream], ReclaimReport],
         watch: Watch | None,
     ) -> DryRun[list[Outcome[ReclaimReport]], list[Outcome[ReclaimReport]]]:
+        from retention.api.dry_run import DryRun, lines_of_outcomes
         from retention.views.reclaim import reclaim_text
 
         chosen = self._named(names, among=self.reclaimable())

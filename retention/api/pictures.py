@@ -17,7 +17,7 @@ from retention.inspect.consumers import ConsumerInfo
 from retention.inspect.simulation import simulate
 from retention.plan.plan import Plan
 from retention.plan.simulation import simulation_request
-from retention.planners.cached import plan_stream
+from retention.planners.shown import plan_stream
 from retention.plots.consumers import consumers_chart
 from retention.plots.draw import draw
 from retention.plots.history import StoredNow, history_chart

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from retention.api.selection import StreamSelection
-from retention.apply.undo import show_undo, undo_run
 from retention.context.context import OpenedStream
 from retention.core.arguments import checked_class
 from retention.core.display import DisplayedDict, DisplayedList
@@ -75,6 +74,7 @@ class RunHistory(StreamSelection):
             RefusedError: some of the messages are in the table again.
             VerificationError: a removed file is deleted: its grace period is over.
         """
+        from retention.apply.undo import undo_run
         from retention.inspect.run_details import removed_again_of
 
         if hold is not None and not hold.strip():
@@ -94,6 +94,7 @@ class RunHistory(StreamSelection):
         Raises:
             UsageError, RefusedError, VerificationError: as `undo`.
         """
+        from retention.apply.undo import show_undo
         from retention.inspect.run_details import removed_again_of
 
         opened = self._of_run(run)

@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from retention.api.dry_run import DryRun, lines_of_outcomes
 from retention.api.selection import StreamSelection
 from retention.core.arguments import checked_class
 from retention.core.outcomes import Outcome, Watch, act_concurrently, act_sequentially
@@ -15,6 +14,7 @@ from retention.storage import files
 from retention.views.outcomes import Outcomes
 
 if TYPE_CHECKING:
+    from retention.api.dry_run import DryRun
     from retention.api.repairs import Instant
     from retention.api.table import Table
     from retention.apply.guards import Guards
@@ -119,6 +119,7 @@ class TablePasses(StreamSelection):
         Returns:
             The files that would be deleted from each table, found on first use; `apply()` deletes them.
         """
+        from retention.api.dry_run import DryRun, lines_of_outcomes
         from retention.tables.reclaim import plan_table_reclaim, reclaim_table
         from retention.views.reclaim import table_reclaim_text
 

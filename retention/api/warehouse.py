@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from retention.api.audit import Audit
-from retention.api.catalog_names import directory_of_table
 from retention.api.copying import Copying
 from retention.api.holding import Holding
 from retention.api.maintenance import Maintenance
@@ -21,7 +20,7 @@ from retention.api.run_history import RunHistory
 from retention.api.table_passes import TablePasses
 from retention.api.warehouse_picture import WarehousePicture
 from retention.apply.guards import Guards
-from retention.apply.run import apply_now, apply_plan
+from retention.apply.run import apply_now
 from retention.config import Config, StreamConfig
 from retention.config.discovery import (
     find_config,
@@ -31,7 +30,6 @@ from retention.config.discovery import (
 )
 from retention.config.shared_directories import Mounts, mounts, refuse_mounted, refuse_shared
 from retention.context.context import OpenedStream
-from retention.context.topic import topic_of
 from retention.core.arguments import checked, checked_class
 from retention.core.bucket_names import stream_of
 from retention.core.outcomes import Outcome, Watch, act_concurrently, act_sequentially
@@ -42,14 +40,12 @@ from retention.errors import RetentionError, UsageError
 from retention.errors.printable import visible
 from retention.history.report import RunReport
 from retention.plan.plan import Plan
-from retention.planners.cached import plan_stream
 from retention.ports import Store
 from retention.storage import files
 from retention.storage.checksum import parse_json
 from retention.stores import open_store, store_settings
 from retention.stores.layout import refuse_foreign_directory, refuse_links_out
 from retention.stores.topic_settings import settled
-from retention.tables.opened import OpenedTable
 from retention.views.notebook_progress import show_in_notebook
 from retention.views.outcomes import Outcomes
 
@@ -154,6 +150,7 @@ class Warehouse(
             RefusedError: a symbolic link leads out of the warehouse.
         """
         from retention.api.topic import Topic
+        from retention.context.topic import topic_of
 
         opened = self._open(name)
         topic_of(opened)
@@ -165,7 +162,9 @@ class Warehouse(
         Raises:
             UsageError: it lists none of that name, or a stream has it, too.
         """
+        from retention.api.catalog_names import directory_of_table
         from retention.api.table import Table, unknown_table_error
+        from retention.tables.opened import OpenedTable
 
         config = next((table for table in self.config.tables if table.name == name), None)
         if config is None:
@@ -244,6 +243,8 @@ class Warehouse(
         self, names: Iterable[str] | None = None, as_of: Instant = None, watch: Watch | None = None
     ) -> list[Outcome[Plan]]:
         """Plan one pass over streams (all, if `names` is None), all of them at one instant."""
+        from retention.planners.shown import plan_stream
+
         instant = self.instant(as_of)
         with Engines(self.engine) as engines:
 
@@ -273,6 +274,8 @@ class Warehouse(
         self, plans: Iterable[Plan], guards: Guards | None = None, watch: Watch | None = None
     ) -> list[Outcome[RunReport]]:
         """Apply saved plans, unchanged."""
+        from retention.apply.saved_plan import apply_plan
+
         by_name = {plan.header.stream: plan for plan in plans}
         refuse_missing(self.config)
         with Engines(self.engine) as engines:

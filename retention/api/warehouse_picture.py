@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from retention.api.selection import StreamSelection
-from retention.config.describe_table import limits_in_words
 from retention.context.context import OpenedStream
 from retention.core.arguments import checked_class
 from retention.core.display import records_html
@@ -86,6 +85,8 @@ class WarehousePicture(StreamSelection):
         return draw(warehouse_chart(measured, len(streams) + len(tables) - len(measured), instant))
 
     def _repr_html_(self) -> str:
+        from retention.config.describe_table import limits_in_words
+
         listed = {stream.name: stream for stream in self.config.streams}
         streams = [
             {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from retention.config.keeping import RunSettings
 from retention.context.context import OpenedStream
@@ -14,7 +15,9 @@ from retention.history.kinds import PermittedRun
 from retention.history.report import RunReport
 from retention.history.runs import History
 from retention.plan.plan import Plan
-from retention.rules.removal_guards import Unit
+
+if TYPE_CHECKING:
+    from retention.rules.removal_guards import Unit
 
 
 @dataclass(frozen=True)

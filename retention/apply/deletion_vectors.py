@@ -9,8 +9,6 @@ from typing import TypeVar
 from retention.context.context import OpenedStream
 from retention.core.labels import labelled
 from retention.engines.select import Engines
-from retention.engines.spark.jobs import watched_jobs
-from retention.engines.spark.s3a import for_spark, reaching
 from retention.errors import HiddenRowsError, RefusedError
 from retention.storage import files
 
@@ -39,6 +37,9 @@ def resolving_vectors(
 
 @labelled(step="purge deletion vectors")
 def _purge(opened: OpenedStream, hidden: HiddenRowsError, engines: Engines) -> None:
+    from retention.engines.spark.jobs import watched_jobs
+    from retention.engines.spark.s3a import for_spark, reaching
+
     if not engines.may_start_spark(opened.config.engine):
         raise hidden
     if files.is_remote(opened.root) and not opened.config.exclusive:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from retention.apply.archive_erasure import beyond_reach, erase_in_archives
 from retention.apply.archive_survey import ArchiveSurvey
+from retention.apply.carry_out import carry_out
 from retention.apply.dropped_tables import erased_by_file
 from retention.apply.erasure_survey import (
     ErasureSurvey,
@@ -20,7 +21,7 @@ from retention.apply.erasure_survey import (
     survey_erasure,
 )
 from retention.apply.erasure_survivors import of_other_streams, survivors
-from retention.apply.execute import ExecutionTerms, carry_out
+from retention.apply.execution import ExecutionTerms
 from retention.apply.kept_request import KeptRequest, instants_to_keep, kept_request
 from retention.apply.undo_records import kept_runs
 from retention.context.context import OpenedStream, has_table
@@ -37,11 +38,12 @@ from retention.erasure.copies import (
 )
 from retention.erasure.keyed_hash import KeyedHash, keyed_hash_of
 from retention.erasure.ledger import ErasureLedger
+from retention.erasure.listing import ListedErasures
 from retention.erasure.needle_file import NeedleFile
 from retention.erasure.needles import Needles, needles_of_rows
 from retention.erasure.own_records import ErasedNames, conceal_holds, erase_arguments
 from retention.erasure.proof import Proof
-from retention.erasure.record import DeletedFile, ErasureRecord, Erasures, ListedErasures
+from retention.erasure.record import DeletedFile, ErasureRecord, Erasures
 from retention.erasure.report import ErasureReport
 from retention.errors import (
     BusyError,

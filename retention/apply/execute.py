@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from retention.apply.archive import Archived, LeavingFiles, archive
-from retention.apply.guards import Guards
+from retention.apply.change import Change
+from retention.apply.execution import ExecutionTerms, Work, report_of
 from retention.apply.keep_ids import keep_ids_of
 from retention.apply.permits import permit_of
 from retention.apply.plan_record import intent_of, kept_after, outcome_of, sequences_after
 from retention.apply.preconditions import check_pins
-from retention.apply.recorded_run import Change, RecordedRun, recorded_run
+from retention.apply.recorded_run import RecordedRun, recorded_run
 from retention.apply.replay_terms import replay_terms
 from retention.apply.stage import Additions, stage_additions
 from retention.context.context import OpenedStream
-from retention.context.holds import expired_since
 from retention.core.inventory import ReadCount
 from retention.core.table_requirements import AssertEpoch
 from retention.core.table_updates import (
@@ -24,13 +23,11 @@ from retention.core.table_updates import (
     set_next_seqs,
     set_open_bases,
 )
-from retention.core.units import SECOND
 from retention.datafile.parquet import stats_table
 from retention.datafile.segment_writer import PARTITION
 from retention.engines.select import Engines
 from retention.history.report import RunReport
 from retention.history.runs import History
-from retention.interest.commit_offsets import raise_watermark
 from retention.plan.plan import Plan
 from retention.plan.run_ranges import ranges_of_plan
 from retention.planners.cached import Planned
@@ -41,28 +38,7 @@ from retention.schemas.files import FILE_STATS
 from retention.stores.layout import note_dropping
 
 
-@dataclass(frozen=True)
-class Work:
-    """The work done to carry out a plan."""
-
-    read: ReadCount = field(default_factory=ReadCount)
-    bytes_written: int = 0
-    version_before: int = -1
-    version_after: int = -1
-    archived: Archived | None = None
-
-
-@dataclass(frozen=True)
-class ExecutionTerms:
-    """The terms on which a plan is carried out."""
-
-    engines: Engines
-    """The engines that copy rows."""
-    guards: Guards | None = None
-    """Guards checked at the commit as well; None: a person requested the removal, and no guard applies."""
-
-
-def carry_out(
+def execute(
     opened: OpenedStream,
     planned: Planned,
     terms: ExecutionTerms,
@@ -70,26 +46,8 @@ def carry_out(
     run: str,
     started: int,
 ) -> RunReport:
-    """Carry a plan out, under the stream's maintenance lease.
-
-    Args:
-        opened: the stream.
-        planned: the plan, and the snapshot and statistics that it was made from.
-        terms: where rows are copied, and which guards the commit must pass.
-        history: where the run is recorded.
-        run: the name of the run.
-        started: when the run began, nanoseconds since the epoch.
-
-    Raises:
-        StalePlanError: a pinned file is gone or changed, or another run is spending the same approval.
-        RefusedError: at the commit the table has too few messages for a guard to permit the plan.
-        ConflictError: an append committed first, and the plan sets the next sequence.
-        VerificationError: a staged copy differs from the plan; nothing was committed.
-    """
+    """Commit a plan that changes something, as `carry_out` has it."""
     plan, engines = planned.plan, terms.engines
-    raise_watermark(opened, plan.header.request, plan.header.epoch)
-    if plan.is_empty and planned.goes_on is None:
-        return _recorded_alone(opened, planned, run, history, started)
     snapshot = planned.snapshot or pinned(opened, plan)
     plan = replace(plan, header=replace(plan.header, version=snapshot.version))
     epochs = _epochs(plan, snapshot, history)
@@ -160,23 +118,6 @@ def _keep_ids(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> ReadCount
     if isinstance(plan.header.request, Erase):
         return ReadCount()
     return keep_ids_of(opened, plan, snapshot)
-
-
-def _recorded_alone(
-    opened: OpenedStream, planned: Planned, run: str, history: History, started: int
-) -> RunReport:
-    """Record a run with nothing to commit, but no pass without a policy: it would count as the last pass."""
-    plan = planned.plan
-    work = Work(version_before=plan.header.version, version_after=plan.header.version)
-    report = report_of(opened, plan, run, work, started)
-    if opened.is_listed or plan.header.request is not None:
-        intent = intent_of(planned, run, (plan.header.epoch, plan.header.epoch))
-        outcome = outcome_of(history, intent, report).updated(**kept_after(plan, Change()))
-        history.finish(outcome)
-    if planned.snapshot is not None:
-        # Finish what a killed run left undone after its commit.
-        opened.store.finish()
-    return report
 
 
 def _archived(
@@ -252,34 +193,3 @@ def _epochs(plan: Plan, snapshot: Snapshot, history: History) -> tuple[int, int]
 def _first_bases(opened: OpenedStream) -> dict[int, int]:
     """Partition → the base of its segment when an epoch begins."""
     return dict.fromkeys(range(opened.config.partitions), 0)
-
-
-def report_of(opened: OpenedStream, plan: Plan, run: str, work: Work, started: int) -> RunReport:
-    """The report of a run, or of the run that an empty stream would have had."""
-    read = plan.header.read + work.read
-    segments: Mapping[str, int] = asdict(plan.header.segments)
-    return RunReport(
-        run=run,
-        stream=opened.name,
-        plan_id=plan.plan_id,
-        as_of_ns=plan.header.as_of_ns,
-        removed_messages=plan.removed_messages,
-        removed_bytes=plan.removed_bytes,
-        by_rule=plan.by_rule,
-        segments=segments,
-        files_read=read.files,
-        bytes_read=read.bytes,
-        bytes_written=work.bytes_written,
-        seconds=round((opened.clock() - started) / SECOND, 6),
-        version_before=work.version_before,
-        version_after=work.version_after,
-        markers=plan.actions.markers.num_rows,
-        deleted_consumers=[pin.consumer for pin in plan.pins.expired],
-        held=plan.held_as_json,
-        overdue=None if plan.overdue is None else plan.overdue.as_json(),
-        archived=work.archived.as_json() if work.archived else None,
-        dropped=None if plan.dropped is None else plan.dropped.as_json(),
-        guards=[finding.as_json() for finding in plan.guards] or None,
-        kept_by_holds=plan.kept_by_holds,
-        expired_holds=expired_since(opened, started) or None,
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from retention.apply.approval import Approved
 from retention.context.context import OpenedStream
@@ -15,12 +15,11 @@ from retention.history.report import RunReport
 from retention.history.runs import History
 from retention.plan.loss import findings_of
 from retention.plan.plan import Plan
-from retention.planners.topic import OFFSETS
 from retention.ports import Snapshot
 from retention.rules import WORKQUEUE
-from retention.rules.removal_guards import GuardFinding, Loss, Unit, guard_findings
-from retention.stores.consumer_table import ConsumerTable
-from retention.stores.offset_table import OffsetTable
+
+if TYPE_CHECKING:
+    from retention.rules.removal_guards import GuardFinding, Loss, Unit
 
 
 @dataclass(frozen=True)
@@ -147,6 +146,8 @@ def _check_limits_of_consumers(opened: OpenedStream) -> None:
     bounds = {key: bound for key, bound in limits if bound > 0}
     if not bounds or not opened.store.exists():
         return
+    from retention.stores.consumer_table import ConsumerTable
+
     listed = {consumer.name for consumer in opened.config.consumers}
     records = ConsumerTable(opened.root).live(opened.store.snapshot().counters)
     above = [
@@ -215,7 +216,12 @@ def guarded(opened: OpenedStream, plan: Plan, guards: Guards, loss: Loss | None 
         RefusedError: the pass removes more than a guard permits, and the caller does not lift that.
     """
     rule = opened.config.guards.rule()
-    findings = findings_of(rule, plan) if loss is None else guard_findings(rule, loss)
+    if loss is None:
+        findings = findings_of(rule, plan)
+    else:
+        from retention.rules.removal_guards import guard_findings
+
+        findings = guard_findings(rule, loss)
     return replace(plan, guards=permitted(opened.name, findings, guards))
 
 
@@ -291,6 +297,10 @@ def check_consumers(opened: OpenedStream, plan: Plan, snapshot: Snapshot) -> Non
 
 def _pinnable(opened: OpenedStream, snapshot: Snapshot) -> dict[str, tuple[int, int]]:
     """Revision and version of everything besides the table that a plan can depend on."""
+    from retention.planners.topic import OFFSETS
+    from retention.stores.consumer_table import ConsumerTable
+    from retention.stores.offset_table import OffsetTable
+
     if opened.config.topic is not None:
         offsets = OffsetTable(opened.root).live(snapshot.counters)
         return {OFFSETS: (offsets.revision, offsets.version)}

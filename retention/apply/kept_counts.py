@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.apply.recorded_run import Change
 from retention.ports import TailTotals
+
+if TYPE_CHECKING:
+    from retention.apply.change import Change
 
 
 def kept_counts(files: pa.Table, change: Change, tail: TailTotals) -> dict[str, int]:

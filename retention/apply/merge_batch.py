@@ -9,7 +9,8 @@ from itertools import islice
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.apply.recorded_run import Change, RecordedRun, recorded_run
+from retention.apply.change import Change
+from retention.apply.recorded_run import RecordedRun, recorded_run
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
 from retention.core.labels import labelled

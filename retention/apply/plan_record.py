@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from retention.apply.kept_counts import kept_counts
-from retention.apply.recorded_run import Change
-from retention.datafile.segment_writer import PARTITION
+from typing import TYPE_CHECKING
+
 from retention.history.kinds import Applied, Dropped, Erased, PlannedRun, Requested
 from retention.history.record import ArchivedCopies, RecordedRequest, Segments
 from retention.history.report import RunReport
 from retention.history.runs import History
 from retention.plan.plan import Plan
 from retention.planners.cached import Planned
-from retention.rules.erase import Erase
-from retention.rules.requests import Drop
+
+if TYPE_CHECKING:
+    from retention.apply.change import Change
 
 
 def intent_of(planned: Planned, run: str, epochs: tuple[int, int]) -> PlannedRun:
@@ -42,6 +42,9 @@ def _typed(plan: Plan, run: str) -> PlannedRun:
     """The record type for a run of a plan's kind, with no other fields set."""
     if plan.header.request is None:
         return Applied(run=run, as_of_ns=plan.header.as_of_ns)
+    from retention.rules.erase import Erase
+    from retention.rules.requests import Drop
+
     if isinstance(plan.header.request, Erase):
         erasure = plan.header.request.erasure
         return Erased(run=run, as_of_ns=plan.header.as_of_ns, erasure=erasure)
@@ -78,9 +81,15 @@ def kept_after(plan: Plan, change: Change) -> dict[str, int]:
     stored, tail = plan.cause.files, plan.cause.tail
     if not stored.num_rows and plan.header.segments.kept > tail.segments:
         return {}
+    from retention.apply.kept_counts import kept_counts
+
     return kept_counts(stored, change, tail)
 
 
 def sequences_after(plan: Plan) -> dict[int, int]:
     """Partition → the next sequence to assign, where the plan uses or skips some."""
-    return {} if plan.actions.sequences is None else {PARTITION: plan.actions.sequences[1]}
+    if plan.actions.sequences is None:
+        return {}
+    from retention.datafile.segment_writer import PARTITION
+
+    return {PARTITION: plan.actions.sequences[1]}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.apply.archive import Archived, copies_of, terms_of
+from retention.apply.archive import copies_of, terms_of
+from retention.apply.change import Change
 from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
@@ -21,12 +20,10 @@ from retention.core.table_requirements import (
     AssertEpoch,
     AssertHistoryHead,
     AssertHoldEdits,
-    TableRequirement,
 )
 from retention.core.table_updates import (
     SetConsumerEdits,
     SetHistoryHead,
-    TableUpdate,
     set_removed,
 )
 from retention.core.wording import counted
@@ -35,48 +32,11 @@ from retention.history.chain import counter_of
 from retention.history.record import Basis, RunRecord
 from retention.history.runs import history_of
 from retention.plan.run_ranges import highest_removed
-from retention.ports import LostCommit, Snapshot, Swap
+from retention.ports import Snapshot, Swap
 from retention.schemas.bounds import MAX_SEQ
-from retention.schemas.empty import empty_table
 from retention.schemas.files import FILE_STATS, LOGGED_FILES
 
 Record = TypeVar("Record", bound=RunRecord)
-
-
-@dataclass(frozen=True)
-class Change:
-    """Everything that a run changes in a table."""
-
-    remove: pa.Table = field(default_factory=partial(empty_table, FILE_STATS))
-    """The files to remove, shape `FILE_STATS`."""
-    add: pa.Table = field(default_factory=partial(empty_table, FILE_STATS))
-    """Staged files, shape `FILE_STATS`; undoing the run removes them."""
-    publish: pa.Table = field(default_factory=partial(empty_table, FILE_STATS))
-    """Staged files of new messages, shape `FILE_STATS`; undoing the run keeps them."""
-    ranges: Iterable[pa.Table] | None = None
-    """The messages to remove, in batches; shape `RUN_RANGES`. None: the run has nothing to undo; `()`: it
-    removes none but moves rows, so that undos of earlier runs follow its files."""
-    stepped_over: Mapping[int, int] = field(default_factory=dict)
-    """Partition → the highest sequence that counts as removed, in addition to those of `ranges`."""
-    begins_epoch: bool = False
-    """Whether offsets restart: nothing of the new epoch was removed."""
-    archived: Archived | None = None
-    """The copies of the removed files, whose manifest the commit names; None: nothing was archived."""
-    asks_consumers: bool = False
-    """Whether the change depends on consumers: none may have been edited since the snapshot."""
-    requirements: Sequence[TableRequirement] = ()
-    """Conditions of the commit beyond those of every run."""
-    updates: Sequence[TableUpdate] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the log entry besides the run's name."""
-    data_change: bool = True
-    again: LostCommit | None = None
-    """The lost commit that this one repeats."""
-
-    @property
-    def is_undoable(self) -> bool:
-        """Whether the records that an undo needs, of files and messages, are kept."""
-        return self.ranges is not None
 
 
 class RecordedRun:

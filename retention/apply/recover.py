@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from retention.apply.erasure_run import erasures_of, finish_erasures
-from retention.apply.replay import replay_erasures
-from retention.apply.undo_records import is_in_force
 from retention.context.context import OpenedStream, has_table
 from retention.core.run_names import parse_run_name
+from retention.erasure.listing import listed_erasures
 from retention.history.kinds import ForeignMoved
 from retention.history.record import ABANDONED, DONE, UNKNOWN, RunRecord
 from retention.history.runs import History
 from retention.ports import Snapshot
 from retention.storage import files
-from retention.stores.parquet.adopt import aside
 
 
 def settle_interrupted(opened: OpenedStream, history: History) -> None:
@@ -29,13 +26,26 @@ def settle_interrupted(opened: OpenedStream, history: History) -> None:
             continue
         outcome = _outcome(opened, begun)
         history.finish(outcome)
-    listed = erasures_of(opened).listed()
-    replay_erasures(opened, listed)
-    finish_erasures(opened, listed)
+    _settle_erasures(opened)
+
+
+def _settle_erasures(opened: OpenedStream) -> None:
+    """Replay the erasures that only the ledger has, and go on with unfinished ones."""
+    listed = listed_erasures(opened.root)
+    if opened.ledger is not None:
+        from retention.apply.replay import replay_erasures
+
+        replay_erasures(opened, listed)
+    if listed.unfinished:
+        from retention.apply.erasure_run import finish_erasures
+
+        finish_erasures(opened, listed)
 
 
 def _settle_moves(opened: OpenedStream, history: History, begun: ForeignMoved) -> None:
     """Record the files that an interrupted run moved aside, even if only some; the others were not moved."""
+    from retention.stores.parquet.adopt import aside
+
     there = set(files.walk(aside(opened.layout, begun.run)))
     moved = [file for file in begun.files if file.path in there]
     status = DONE if moved else ABANDONED
@@ -61,6 +71,8 @@ def _committed(opened: OpenedStream, begun: RunRecord) -> bool | None:
     Where entries were cleaned up, the instant of the last committed run, which the log keeps for good, decides; in a
     log from before it was kept, the files that the run removed and added decide.
     """
+    from retention.apply.undo_records import is_in_force
+
     # Also for a table that is refused until it is repaired.
     snapshot, _ = opened.store.resurrected_files()
     if _was_replaced(begun, snapshot):

@@ -12,8 +12,9 @@ from retention.context.holds import holds_ledger, restore_holds
 from retention.core.json_object import JsonObject
 from retention.engines.select import Engines
 from retention.erasure.ledger import ErasureEntry, ErasureLedger
+from retention.erasure.listing import ListedErasures
 from retention.erasure.needle_file import new_key
-from retention.erasure.record import ErasureRecord, ListedErasures
+from retention.erasure.record import ErasureRecord
 from retention.history.initiator import initiator
 from retention.rules.erase import Erase
 from retention.stores.ledger import check_ledger

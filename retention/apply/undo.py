@@ -19,8 +19,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from retention.apply.change import Change
 from retention.apply.kept_counts import kept_counts
-from retention.apply.recorded_run import Change, RecordedRun, recorded_run
+from retention.apply.recorded_run import RecordedRun, recorded_run
 from retention.apply.recover import settle_interrupted
 from retention.apply.replay_terms import refuse_replayed_on, undo_terms
 from retention.apply.undo_conflicts import (

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.apply.recorded_run import Change, RecordedRun
+from retention.apply.change import Change
+from retention.apply.recorded_run import RecordedRun
 from retention.apply.undo_conflicts import describe_change, files_lost
 from retention.apply.undo_files import RunToUndo, seqs_of
 from retention.core.inventory import NO_RANGES, DataFile

@@ -164,7 +164,7 @@ def _planned(warehouse: Warehouse, name: str, request: Request) -> list[Outcome[
 
 
 def _removed(warehouse: Warehouse, name: str, request: Request) -> list[Outcome[RunReport]]:
-    from retention.apply.run import remove_now
+    from retention.apply.requested import remove_now
     from retention.engines.select import Engines
 
     def act(name: str) -> RunReport:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from retention.config import StreamConfig
 from retention.config.owner import Owner
-from retention.dialects.choice import dialect_of
-from retention.dialects.dialect import Dialect
 from retention.ports import TableStore
 from retention.stores import format_of
 from retention.stores.layout import Layout
-from retention.stores.table_format import TableFormat
+
+if TYPE_CHECKING:
+    from retention.dialects.dialect import Dialect
+    from retention.stores.table_format import TableFormat
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class OpenedStream:
     @cached_property
     def dialect(self) -> Dialect:
         """The rules by which its server accepts messages: JetStream's for a stream, Iggy's for a topic."""
+        from retention.dialects.choice import dialect_of
+
         return dialect_of(self.config)
 
     @cached_property

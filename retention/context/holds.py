@@ -14,8 +14,6 @@ from retention.config.holds import StreamHold
 from retention.context.context import OpenedStream, has_table
 from retention.core.inventory import Counters
 from retention.core.spoken_commands import command
-from retention.core.table_requirements import AssertHoldEdits
-from retention.core.table_updates import SetHoldEdits
 from retention.errors import BusyError, DamagedError, RefusedError, StalePlanError, StorageError
 from retention.history.initiator import initiator
 from retention.ports import Swap
@@ -240,6 +238,9 @@ def count_holds(opened: OpenedStream) -> None:
     Raises:
         BusyError: other writers kept coming first.
     """
+    from retention.core.table_requirements import AssertHoldEdits
+    from retention.core.table_updates import SetHoldEdits
+
     records = HoldRecords(opened.root, opened.name)
     for _ in range(ATTEMPTS):
         snapshot = opened.store.snapshot()

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from retention.core.inventory import DataFile, ExpectedStats
 from retention.core.spoken_commands import given_up
 from retention.errors import DamagedError
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 EXPECTED_COLUMNS = ("messages", "min_seq", "max_seq", "min_ts_ns", "max_ts_ns", "bytes")
 """The statistics to check a data file against."""

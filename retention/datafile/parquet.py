@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from retention.core.inventory import DataFile, ReadCount
 from retention.core.seq_ranges import columns_with_seq, visible_rows
@@ -38,6 +37,9 @@ from retention.storage.digesting import DigestingSink
 from retention.storage.errors import first_line, is_of_storage, storage_error
 from retention.storage.sidecar import Sidecar
 from retention.storage.tables import delta_encodings
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 ROW_GROUP_ROWS = 65_536
 SMALL_BYTES = 8 << 20
@@ -86,6 +88,8 @@ def open_message_writer(
 
 def parquet_writer(sink: Any) -> pq.ParquetWriter:
     """A writer of tables of `FILE_COLUMNS` to an open file, with the settings of every data file."""
+    import pyarrow.parquet as pq
+
     return pq.ParquetWriter(
         sink,
         FILE_COLUMNS,
@@ -117,6 +121,8 @@ def open_all_messages(file: DataFile) -> pq.ParquetFile:
 
 
 def _opened(file: DataFile, source: Callable[[DataFile], pa.NativeFile]) -> pq.ParquetFile:
+    import pyarrow.parquet as pq
+
     try:
         content = source(file)
         opened = pq.ParquetFile(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from retention.delta import entries, log_files
 from retention.delta.entries import Action
@@ -19,9 +19,14 @@ from retention.storage import files
 from retention.storage.errors import first_line, is_of_storage, storage_error
 from retention.storage.parallel import in_threads
 
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
 _STATS = "add.stats"
 _OF_TABLE = ("metaData", "protocol", "txn", "domainMetadata")
 _SIDECAR = "sidecar"
+_FEW_ROWS = 2_000
+"""The rows up to which handing columns to threads costs more than reading them."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +88,7 @@ def _read_parquet(place: str) -> Checkpoint:
         parts = [_live_files(opened, group, leaves) for group in groups]
         live = pa.concat_tables([LIVE_FILES.empty_table(), *parts], promote_options="permissive")
         kinds = [kind for kind in (*_OF_TABLE, _SIDECAR) if kind in opened.schema_arrow.names]
-        table = opened.read(kinds)
+        table = opened.read(kinds, use_threads=_is_large(opened))
     others = [
         {kind: _without_nulls(fields)}
         for kind in kinds
@@ -109,10 +114,15 @@ def _live_files(opened: pq.ParquetFile, group: int, leaves: set[str]) -> pa.Tabl
 
 
 def _adds(opened: pq.ParquetFile, group: int, columns: Sequence[str]) -> pa.ChunkedArray:
-    table = opened.read_row_group(group, columns=columns)
+    table = opened.read_row_group(group, columns=columns, use_threads=_is_large(opened))
     if "add" not in table.column_names:
         return pa.chunked_array([], pa.struct([]))
     return table["add"].drop_null()
+
+
+def _is_large(opened: pq.ParquetFile) -> bool:
+    """Whether threads for the columns of a file cost less than they save."""
+    return bool(opened.metadata.num_rows > _FEW_ROWS)
 
 
 def _column(adds: pa.ChunkedArray, name: str, wanted: pa.DataType) -> pa.ChunkedArray:
@@ -130,6 +140,8 @@ def _without_nulls(value: object) -> object:
 
 @contextmanager
 def _reading(place: str) -> Iterator[pq.ParquetFile]:
+    import pyarrow.parquet as pq
+
     try:
         with files.open_input(place) as source:
             yield pq.ParquetFile(

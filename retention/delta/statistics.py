@@ -22,6 +22,8 @@ _LAST_DAY = 100_000_000
 _TRUNCATED_US = 1_000
 """Every writer truncates an instant to milliseconds, also the maximum."""
 _SLICE = 1 << 14
+_FEW = 64
+"""The number of texts up to which a parser of columns costs more than the texts, because it works in another thread."""
 _TOO_LARGE = 1 << 63
 _DATE = r"\d{4}-\d\d-\d\d"
 _TIME = _DATE + r"[T ]\d\d:\d\d:\d\d(\.\d{1,6})?"
@@ -193,6 +195,9 @@ def _parsed(statistics: pa.ChunkedArray, wanted: _Wanted) -> Iterator[dict[_Plac
     for chunk in statistics.chunks:
         for start in range(0, len(chunk), _SLICE):
             texts = chunk.slice(start, _SLICE)
+            if len(texts) <= _FEW:
+                yield _in_rows(texts, wanted)
+                continue
             try:
                 yield _in_columns(texts, wanted)
             except pa.ArrowException:
@@ -237,7 +242,7 @@ def _value(known: Any, leaf: Sequence[str], kind: pa.DataType) -> str | int | No
     if pa.types.is_string(kind):
         return known if isinstance(known, str) else None
     is_integer = isinstance(known, int) and not isinstance(known, bool)
-    return known if is_integer and abs(known) < _TOO_LARGE else None
+    return known if is_integer and -_TOO_LARGE <= known < _TOO_LARGE else None
 
 
 def _fields(wanted: _Wanted) -> list[pa.Field]:

@@ -9,9 +9,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from retention.engine_port import Engine
-from retention.engines.local import LocalEngine
-from retention.engines.spark.connect import is_connect
-from retention.engines.spark.session import active_session, application_id, session, suits_work
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,6 +36,9 @@ class Engines:
 
         Under `auto`, more than `local_limit` bytes to read select Spark, unless the active session cannot run the work.
         """
+        from retention.engines.local import LocalEngine
+        from retention.engines.spark.session import suits_work
+
         wanted = self._setting or setting
         if wanted == "local" or not bytes_to_read:
             return LocalEngine()
@@ -52,6 +52,8 @@ class Engines:
 
     def session(self) -> SparkSession:
         """The active Spark session, or a new one that is stopped when this context ends."""
+        from retention.engines.spark.session import session
+
         with self._lock:
             if self._session is None:
                 self._session = self._stack.enter_context(session())
@@ -62,6 +64,9 @@ class Engines:
 
         An unused Spark Connect server is not asked, because it may have stopped.
         """
+        from retention.engines.spark.connect import is_connect
+        from retention.engines.spark.session import active_session, application_id
+
         running = self._session or active_session()
         if running is None or (self._session is None and is_connect(running)):
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
@@ -14,6 +14,15 @@ from pydantic import Field, ValidationError
 from retention.core.documents import Digest, Identifier, Int64, JsonDocument, Name, Natural
 from retention.core.json_object import JsonObject
 from retention.core.units import SECOND
+from retention.erasure.listing import (
+    NEEDLES,
+    RECORD,
+    REPORT,
+    ListedErasures,
+    directory_of,
+    ids_among,
+    listed_erasures,
+)
 from retention.erasure.needle_file import (
     NeedleFile,
     destroy_needles,
@@ -26,9 +35,6 @@ from retention.storage.checksum import parse_json, verified, with_checksum
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import first_line
 
-_RECORD = ".json"
-_REPORT = ".report.json"
-_NEEDLES = ".needles"
 Key = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -139,15 +145,6 @@ class ErasureRecord(ErasureRequested):
 
 
 @dataclass(frozen=True)
-class ListedErasures:
-    """The ids of erasures, oldest first."""
-
-    ids: list[str]
-    unfinished: list[str]
-    """The ids of the unfinished ones: without a report, or still with needles."""
-
-
-@dataclass(frozen=True)
 class Erasures:
     """The erasures of one stream or table, in its directory of the warehouse, `_retention/erasures/`."""
 
@@ -177,14 +174,7 @@ class Erasures:
 
     def listed(self) -> ListedErasures:
         """The erasures by the names of their files, in one listing."""
-        names = set(files.names(self._directory))
-        ids = _ids(names)
-        unfinished = [
-            erasure
-            for erasure in ids
-            if erasure + _REPORT not in names or erasure + _NEEDLES in names
-        ]
-        return ListedErasures(ids, unfinished)
+        return listed_erasures(self.root)
 
     def read(self, erasure: str) -> ErasureRecord:
         """The record of one erasure.
@@ -192,19 +182,19 @@ class Erasures:
         Raises:
             DamagedError: it cannot be read.
         """
-        fields = self._fields(erasure + _RECORD)
+        fields = self._fields(erasure + RECORD)
         try:
             return ErasureRecord.model_validate(fields)
         except ValidationError as error:
-            raise self._damaged(erasure + _RECORD, error) from error
+            raise self._damaged(erasure + RECORD, error) from error
 
     def has_report(self, erasure: str) -> bool:
         """Whether an erasure has a report, so that only its key and its needles may be left."""
-        return files.length(self._place(erasure + _REPORT)) is not None
+        return files.length(self._place(erasure + REPORT)) is not None
 
     def write(self, record: ErasureRecord) -> None:
         """Write the record of an erasure, in place of the one before."""
-        self._write(record.id + _RECORD, record.model_dump(), Step.ERASURE_RECORDED)
+        self._write(record.id + RECORD, record.model_dump(), Step.ERASURE_RECORDED)
 
     def with_beyond(self, record: ErasureRecord, sentences: list[str]) -> ErasureRecord:
         """A record with sentences about places that it does not reach, written if they are new."""
@@ -216,11 +206,11 @@ class Erasures:
 
     def write_report(self, erasure: str, report: Mapping[str, object]) -> None:
         """Write the report of an erasure."""
-        self._write(erasure + _REPORT, report, Step.ERASURE_REPORTED)
+        self._write(erasure + REPORT, report, Step.ERASURE_REPORTED)
 
     def needles(self, erasure: str) -> str:
         """The location of the file with the request and the needles of an erasure."""
-        return self._place(erasure + _NEEDLES)
+        return self._place(erasure + NEEDLES)
 
     def read_needles(self, record: ErasureRecord) -> NeedleFile:
         """The request and the needles of an unfinished erasure.
@@ -249,11 +239,11 @@ class Erasures:
     def delete_unrecorded(self) -> None:
         """Delete the needles of erasures that were killed before their record was written."""
         names = set(files.names(self._directory))
-        known = set(_ids(names))
+        known = set(ids_among(names))
         files.delete(
             self._place(name)
             for name in names
-            if name.endswith(_NEEDLES) and name.removesuffix(_NEEDLES) not in known
+            if name.endswith(NEEDLES) and name.removesuffix(NEEDLES) not in known
         )
         reached(Step.NEEDLES_TIDIED)
 
@@ -263,7 +253,7 @@ class Erasures:
 
     @property
     def _directory(self) -> str:
-        return files.join(self.root, "_retention", "erasures")
+        return directory_of(self.root)
 
     def _place(self, name: str) -> str:
         return files.join(self._directory, name)
@@ -284,15 +274,6 @@ class Erasures:
             f"{self._place(name)}: this record of an erasure of {self.stream} cannot be read ({first_line(error)}); "
             "nothing was changed; restore it from a copy, or delete it and erase again"
         )
-
-
-def _ids(names: Iterable[str]) -> list[str]:
-    """The ids of the erasures whose records are among some names of files, oldest first."""
-    return sorted(
-        name.removesuffix(_RECORD)
-        for name in names
-        if name.endswith(_RECORD) and not name.endswith(_REPORT)
-    )
 
 
 def new_id(now_ns: int) -> str:

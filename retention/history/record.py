@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer
 
@@ -23,8 +23,9 @@ from retention.core.documents import (
 )
 from retention.core.json_object import JsonObject
 from retention.history.run_fields import run_fields
-from retention.rules import requests
-from retention.rules.requests import Request
+
+if TYPE_CHECKING:
+    from retention.rules.requests import Request
 
 FORMAT = 3
 """The number of this release's list of kinds; a release that adds a kind raises it.
@@ -125,6 +126,8 @@ class RecordedRequest(documents.RequestDocument, RecordPart):
     @classmethod
     def of(cls, request: Request) -> Self:
         """The record of a request."""
+        from retention.rules import requests
+
         values = requests.as_json(request)
         return cls.model_validate(
             {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
@@ -132,6 +135,8 @@ class RecordedRequest(documents.RequestDocument, RecordPart):
 
     def read(self) -> Request:
         """The request, without fields added by a newer release."""
+        from retention.rules import requests
+
         known = set(documents.RequestDocument.model_fields)
         return requests.from_json(self.model_dump(include=known, exclude_unset=True))
 

@@ -16,7 +16,7 @@ from retention.engines.select import Engines
 from retention.errors import RefusedError
 from retention.history.runs import history_of
 from retention.plan.estimate_bounds import Estimate, bounds_of
-from retention.plan.forecast import forecast
+from retention.plan.forecasting import forecast
 from retention.plan.remaining import all_remaining
 from retention.planners.estimate import estimate_pass
 from retention.planners.probe import UnopenedRows

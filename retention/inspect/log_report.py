@@ -25,7 +25,7 @@ from retention.inspect.state import State, state_of
 from retention.inspect.subject_sizes import SubjectSize, largest_subjects
 from retention.inspect.taken import Taken
 from retention.plan.plan import Plan
-from retention.planners.cached import plan_stream
+from retention.planners.shown import plan_stream
 from retention.tables.opened import OpenedTable
 from retention.tables.state import TableState, state_of_table
 from retention.tables.undo import undoable

@@ -29,8 +29,10 @@ from retention.inspect.latest import last_seqs, pick_latest
 from retention.inspect.topic_state import TopicState, topic_state_of
 from retention.plan.ahead_of_clock import AheadOfClock
 from retention.plan.estimate_bounds import bounds_of
-from retention.plan.forecast import NOTHING_FORETOLD, Forecast, forecast, never_below
-from retention.plan.overdue import Overdue, overdue_of
+from retention.plan.forecast import NOTHING_FORETOLD, Forecast, never_below
+from retention.plan.forecasting import forecast
+from retention.plan.overdue import Overdue
+from retention.plan.overdue_count import overdue_of
 from retention.plan.remaining import all_remaining
 from retention.planners.probe import UnopenedRows
 from retention.planners.retention import decide

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.spans import Array
 from retention.plan.removed_ranges import FileRanges, RemovedRanges
 from retention.plan.rule_rows import rule_counts
 from retention.schemas.empty import empty_table
@@ -20,6 +20,9 @@ from retention.schemas.plan import (
     PLANNED_RULES,
     RULE_NAMES,
 )
+
+if TYPE_CHECKING:
+    from retention.core.spans import Array
 
 DROP, REWRITE = "drop", "rewrite"
 """Kinds of action on a file, the values of the column `action` of `PLANNED_FILES`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -12,18 +13,20 @@ import pyarrow.compute as pc
 
 from retention.core.inventory import Inventory
 from retention.core.policy import Policy
-from retention.core.spans import Array
 from retention.plan.consumer_snapshot import ConsumerSnapshot
-from retention.plan.remaining import RemainingMessages
 from retention.plan.removed_ranges import RemovedRanges
 from retention.ports import TailTotals
 from retention.rules import RULES
-from retention.rules.fold import Evaluation
-from retention.rules.jetstream.protection import Protection
-from retention.rules.row_verdicts import Answer
 from retention.schemas.empty import empty_table
 from retention.schemas.plan import CAUSE_FILES, RULE_NUMBER
-from retention.stores.offset_table import Offsets
+
+if TYPE_CHECKING:
+    from retention.core.spans import Array
+    from retention.plan.remaining import RemainingMessages
+    from retention.rules.fold import Evaluation
+    from retention.rules.jetstream.protection import Protection
+    from retention.rules.row_verdicts import Answer
+    from retention.stores.offset_table import Offsets
 
 _NO_TAIL = TailTotals()
 _NO_CONSUMERS = ConsumerSnapshot()

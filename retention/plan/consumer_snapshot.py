@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from retention.rules.jetstream.interest import Interest
+if TYPE_CHECKING:
+    from retention.rules.jetstream.interest import Interest
 
 
 @dataclass(frozen=True, order=True)

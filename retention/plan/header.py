@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from retention.core.inventory import ReadCount
 from retention.core.policy import Policy
 from retention.plan.consumer_snapshot import Pin
-from retention.rules.requests import Request
+
+if TYPE_CHECKING:
+    from retention.rules.requests import Request
 
 APPLY = "apply"
 """The name of a pass in the run history."""

@@ -7,14 +7,17 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.spans import Array
 from retention.plan.removed_ranges import RemovedRanges
 from retention.schemas.plan import RULE_NAMES
+
+if TYPE_CHECKING:
+    from retention.core.spans import Array
 
 
 def identity(

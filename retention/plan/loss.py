@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pyarrow.compute as pc
 
 from retention.core.removal_guards import NO_GUARDS, RemovalGuards
-from retention.core.spans import Array
 from retention.plan.cause import Cause
 from retention.plan.plan import Plan
-from retention.rules.removal_guards import GuardFinding, Loss, guard_findings
+
+if TYPE_CHECKING:
+    from retention.core.spans import Array
+    from retention.rules.removal_guards import GuardFinding, Loss
 
 
 def findings_of(guards: RemovalGuards, plan: Plan) -> tuple[GuardFinding, ...]:
@@ -20,6 +24,8 @@ def findings_of(guards: RemovalGuards, plan: Plan) -> tuple[GuardFinding, ...]:
     """
     if plan.header.request is not None or guards == NO_GUARDS:
         return ()
+    from retention.rules.removal_guards import guard_findings
+
     return guard_findings(guards, loss_of(plan))
 
 
@@ -34,6 +40,8 @@ def loss_of(plan: Plan) -> Loss:
     Raises:
         DamagedError: a saved plan's files cannot be decoded.
     """
+    from retention.rules.removal_guards import Loss
+
     if not plan.actions.files.num_rows:
         return Loss()
     cause = plan.cause

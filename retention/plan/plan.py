@@ -5,27 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.dropped import StreamDrop
 from retention.core.policy import Policy
 from retention.plan.actions import REWRITE, Actions
-from retention.plan.ahead_of_clock import AheadOfClock
 from retention.plan.cause import Cause
 from retention.plan.consumer_snapshot import pins_as_json
 from retention.plan.forecast import NOTHING_FORETOLD, Forecast
 from retention.plan.header import Header, Pins
 from retention.plan.identity import identity, part_digests
-from retention.plan.lowered import LoweredLimit
-from retention.plan.overdue import Overdue
-from retention.plan.protected import ProtectedMessages, ProtectedSegments
 from retention.plan.rule_rows import rule_numbers
-from retention.rules.removal_guards import GuardFinding
-from retention.rules.requests import as_json
 from retention.schemas.plan import RULE_NAMES
+
+if TYPE_CHECKING:
+    from retention.core.dropped import StreamDrop
+    from retention.plan.ahead_of_clock import AheadOfClock
+    from retention.plan.lowered import LoweredLimit
+    from retention.plan.overdue import Overdue
+    from retention.plan.protected import ProtectedMessages, ProtectedSegments
+    from retention.rules.removal_guards import GuardFinding
 
 FORMAT_VERSION = 7
 
@@ -127,6 +129,8 @@ class Plan:
     def _header(self) -> dict[str, object]:
         optional: dict[str, object] = {}
         if self.header.request is not None:
+            from retention.rules.requests import as_json
+
             optional["request"] = as_json(self.header.request)
         if self.pins.consumers is not None:
             optional["consumers"] = pins_as_json(self.pins.consumers)

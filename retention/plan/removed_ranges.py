@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.seq_ranges import union_of_ranges
-from retention.core.spans import Array
 from retention.errors import StalePlanError
-from retention.rules.row_verdicts import STAYS, Answer, StoredRanges, settled
 from retention.schemas.empty import empty_table
 from retention.schemas.plan import REMOVED_RANGES, RULE_NUMBER
-from retention.storage import scratch_files
+
+if TYPE_CHECKING:
+    from retention.core.spans import Array
+    from retention.rules.row_verdicts import Answer, StoredRanges
 
 AT_A_TIME = 1 << 18
 """Ranges processed at a time, without a split of a file's ranges."""
@@ -49,6 +49,8 @@ class StoredPart:
             StalePlanError: the file is missing: it is deleted with the plan, by the process that made it.
             StorageError: the storage failed.
         """
+        from retention.storage import scratch_files
+
         try:
             table = scratch_files.read_table(self.stored.place)
         except FileNotFoundError as error:
@@ -80,6 +82,8 @@ class FileRanges:
 
     def read(self) -> Array:
         """The ranges, ascending, both ends inclusive; shape (n, 2)."""
+        from retention.core.seq_ranges import union_of_ranges
+
         ranges = self.in_memory
         for part in self.parts:
             table = part.read()
@@ -245,6 +249,8 @@ def ranges_of(answers: Sequence[SpanRanges], stopped_at: int | None) -> RemovedR
 
 def settled_counts(answer: Answer, stopped_at: int | None) -> pa.Table:
     """Removals by file and rule in a span: columns `file`, `rule`, `messages`, `bytes`; rows of the same key add up."""
+    from retention.rules.row_verdicts import STAYS, settled
+
     counts = answer.counts
     rules = settled(counts["rule"].to_numpy(), reached=_reached(answer, stopped_at))
     at = counts.column_names.index("rule")
@@ -259,6 +265,8 @@ def _reached(answer: SpanRanges, stopped_at: int | None) -> bool:
 
 def _settle(ranges: pa.Table, *, reached: bool) -> pa.Table:
     """Ranges with their final rules, without ranges that are kept; shape `REMOVED_RANGES`."""
+    from retention.rules.row_verdicts import STAYS, settled
+
     rules = settled(ranges["rule"].to_numpy(), reached=reached)
     if np.array_equal(rules, ranges["rule"].to_numpy()):
         return ranges
@@ -289,6 +297,9 @@ def _merged(ranges: pa.Table) -> pa.Table:
 
 def store_ranges(ranges: pa.Table, location: str) -> StoredRanges:
     """Write ranges of shape `REMOVED_RANGES` to a location; only sums by file remain in memory."""
+    from retention.rules.row_verdicts import StoredRanges
+    from retention.storage import scratch_files
+
     scratch_files.write_table(location, ranges)
     sums = [("messages", "sum"), ("bytes", "sum"), ("last_seq", "max")]
     counts = ranges.group_by(["file", "rule"]).aggregate(sums)

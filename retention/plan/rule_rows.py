@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.spans import Array
 from retention.schemas.plan import (
     PLANNED_PARTS,
     PLANNED_RULES,
@@ -17,6 +17,9 @@ from retention.schemas.plan import (
     RULE_NAMES,
     RULE_NUMBER,
 )
+
+if TYPE_CHECKING:
+    from retention.core.spans import Array
 
 
 def rule_column(numbers: Array) -> pa.DictionaryArray:

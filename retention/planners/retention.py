@@ -9,7 +9,7 @@ from retention.core.policy import Policy
 from retention.core.spans import spans_of
 from retention.plan.build import make_plan, under_holds
 from retention.plan.consumer_snapshot import ConsumerSnapshot
-from retention.plan.overdue import overdue_of
+from retention.plan.overdue_count import overdue_of
 from retention.plan.plan import Plan
 from retention.plan.remaining import RemainingMessages, all_remaining
 from retention.planners.consumer_protection import (

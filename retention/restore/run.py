@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.apply.change import Change
 from retention.apply.own_manifests import home_of
-from retention.apply.recorded_run import Change, RecordedRun, recorded_run
+from retention.apply.recorded_run import RecordedRun, recorded_run
 from retention.context.context import OpenedStream
 from retention.context.dropped import refuse_dropped
 from retention.context.position import Position, position_in

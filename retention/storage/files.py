@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyarrow import fs
 
 from retention.errors import UsageError
 from retention.errors.printable import NO_CREDENTIALS, has_credentials
@@ -20,6 +19,9 @@ from retention.storage.errors import as_storage_errors
 from retention.storage.places import ON_S3, refused_scheme
 from retention.storage.s3 import file_system, has_bucket
 from retention.storage.s3 import storage_options as _storage_options
+
+if TYPE_CHECKING:
+    from pyarrow import fs
 
 storage_options = _storage_options
 create_if_absent = local.create_if_absent
@@ -77,7 +79,7 @@ def stat(location: str) -> tuple[int, int]:
             status = Path(location).stat()
             return status.st_size, status.st_mtime_ns // 1_000_000
         info = file_system().get_file_info(_key(location))
-    if info.type != fs.FileType.File:
+    if not info.is_file:
         raise FileNotFoundError(location)
     return info.size, info.mtime_ns // 1_000_000
 
@@ -262,7 +264,7 @@ def names(directory: str) -> list[str]:
     """
     if is_remote(directory):
         infos = _objects(directory)
-        return sorted(info.base_name for info in infos if info.type == fs.FileType.File)
+        return sorted(info.base_name for info in infos if info.is_file)
     files = [entry.name for entry in _entries(directory) if entry.is_file()]
     return sorted(name for name in files if not name.startswith("."))
 
@@ -271,11 +273,7 @@ def times(directory: str) -> dict[str, int]:
     """Name of each file directly in a directory → modification time in milliseconds; as `names`, but unordered."""
     if is_remote(directory):
         infos = _objects(directory)
-        return {
-            info.base_name: info.mtime_ns // 1_000_000
-            for info in infos
-            if info.type == fs.FileType.File
-        }
+        return {info.base_name: info.mtime_ns // 1_000_000 for info in infos if info.is_file}
     return {
         entry.name: entry.stat().st_mtime_ns // 1_000_000
         for entry in _entries(directory)
@@ -286,6 +284,8 @@ def times(directory: str) -> dict[str, int]:
 def directories(directory: str) -> list[str]:
     """The names of the directories directly in a directory, sorted; none if it does not exist."""
     if is_remote(directory):
+        from pyarrow import fs
+
         infos = _objects(directory)
         return sorted(info.base_name for info in infos if info.type == fs.FileType.Directory)
     return sorted(entry.name for entry in _entries(directory) if entry.is_dir())
@@ -303,7 +303,7 @@ def walk(directory: str) -> list[str]:
             return sorted(paths)
     head = _key(directory) + "/"
     infos = _objects(directory, recursive=True)
-    return sorted(info.path.removeprefix(head) for info in infos if info.type == fs.FileType.File)
+    return sorted(info.path.removeprefix(head) for info in infos if info.is_file)
 
 
 def is_special(location: str) -> bool:
@@ -318,7 +318,7 @@ def lengths(locations: Sequence[str]) -> list[int | None]:
         return [length(location) for location in locations]
     with as_storage_errors(locations[0]):
         infos = file_system().get_file_info([_key(location) for location in locations])
-    return [info.size if info.type == fs.FileType.File else None for info in infos]
+    return [info.size if info.is_file else None for info in infos]
 
 
 @contextmanager
@@ -364,6 +364,8 @@ def _entries(directory: str) -> list[os.DirEntry[str]]:
 
 
 def _objects(directory: str, *, recursive: bool = False) -> list[fs.FileInfo]:
+    from pyarrow import fs
+
     selector = fs.FileSelector(_key(directory), allow_not_found=True, recursive=recursive)
     with as_storage_errors(directory):
         infos = list(file_system().get_file_info(selector))

@@ -12,10 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyarrow import fs
-
 if TYPE_CHECKING:
     from obstore.store import S3Store
+    from pyarrow import fs
 
 NOT_ALLOWED = "the credentials (or the lack of any) do not allow it"
 NO_ANSWER = "the store does not answer"
@@ -98,6 +97,8 @@ def file_system() -> fs.S3FileSystem:
 
 def has_bucket(location: str) -> bool:
     """Whether the bucket of an `s3://` location exists; True if the store does not tell."""
+    from pyarrow import fs
+
     bucket = location.partition("://")[2].partition("/")[0]
     try:
         return bool(file_system().get_file_info(bucket).type != fs.FileType.NotFound)
@@ -111,6 +112,8 @@ def refusal(location: str, error: Exception) -> tuple[str, str] | None:
     A store's response about one object may have no body; then a listing is requested, because its response has the
     reason.
     """
+    from pyarrow import fs
+
     text = str(error)
     if _MUTE.search(text):
         parent = location.partition("://")[2].rpartition("/")[0]
@@ -194,6 +197,8 @@ def _section(file: str, name: str) -> Mapping[str, str]:
 
 @cache
 def _client(endpoint: str, region: str) -> fs.S3FileSystem:
+    from pyarrow import fs
+
     scheme, separator, host = endpoint.partition("://")
     override = {"endpoint_override": host, "scheme": scheme} if separator else {}
     # Small files are uploaded in one request, not in three.

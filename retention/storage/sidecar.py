@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from retention.storage import files
 from retention.storage.checksum import parse_json, stripped, verified, with_checksum, with_hash
@@ -167,12 +166,16 @@ class ParquetCodec:
 
     def write(self, sink: Any, label: SidecarLabel, value: pa.Table) -> None:
         """Write a table of the schema, with the label in its metadata."""
+        import pyarrow.parquet as pq
+
         # Paths are all different, so a dictionary of them is pure overhead.
         table = _labelled(value, label)
         pq.write_table(table, sink, use_dictionary=False, write_page_checksum=True)
 
     def read(self, source: pa.NativeFile) -> SidecarRecord[pa.Table]:
         """Read a table with the schema's columns."""
+        import pyarrow.parquet as pq
+
         opened = pq.ParquetFile(source, page_checksum_verification=True)
         rows = opened.read(self.schema.names, use_threads=opened.metadata.num_rows > _FEW_ROWS)
         return SidecarRecord(_label_of(rows.schema), in_shape(rows, self.schema))

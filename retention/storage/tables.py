@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _NUMBERS = (pa.int32(), pa.int64())
 
@@ -58,6 +60,8 @@ def write_parquet(
         metadata: the metadata of the schema.
         encodings: the options of `ParquetWriter` for a schema.
     """
+    import pyarrow.parquet as pq
+
     first = next(tables)
     schema = first.schema.with_metadata(metadata)
     with pq.ParquetWriter(sink, schema, compression="zstd", **encodings(schema)) as writer:

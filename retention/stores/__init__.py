@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from retention.config.stream import StreamConfig
 from retention.core.subjects import TABLES
 from retention.errors import UsageError
 from retention.ports import TableStore
 from retention.stores.layout import Layout, StoreSettings
-from retention.stores.table_format import TableFormat
+
+if TYPE_CHECKING:
+    from retention.stores.table_format import TableFormat
 
 __all__ = ["StoreSettings", "format_of", "open_store", "store_settings"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -13,7 +12,6 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from retention.core.json_object import JsonObject
@@ -231,7 +229,9 @@ class HoldRecords:
         files.make_directory(self._directory)
         ranges, digest = hold.ranges, None
         if ranges is not None and len(ranges) > _IN_RECORD:
-            content = _as_parquet(ranges)
+            from retention.stores.hold_ranges import as_parquet
+
+            content = as_parquet(ranges)
             digest = hashlib.sha256(content).hexdigest()
             files.replace(self._place(hold.id, RANGES), content)
             reached(Step.HOLD_RANGES_WRITTEN)
@@ -321,12 +321,13 @@ class HoldRecords:
             raise self._damaged(location) from error
 
     def _ranges(self, placed: _Placed) -> np.ndarray | None:
+        from retention.stores.hold_ranges import from_parquet
+
         if placed.ranges_sha256 is not None:
             content = files.read_bytes(self._place(placed.id, RANGES)) or b""
             if hashlib.sha256(content).hexdigest() != placed.ranges_sha256:
                 raise ValueError("its ranges are not as written")
-            table = pq.read_table(pa.BufferReader(content))
-            ranges = np.stack([table["first"].to_numpy(), table["last"].to_numpy()], axis=1)
+            ranges = from_parquet(content)
         elif placed.ranges is None:
             return None
         else:
@@ -392,9 +393,3 @@ def _of_table(hold: Hold) -> JsonObject:
 
 def _fields(location: str) -> dict[str, Any]:
     return verified(parse_json(files.read_bytes(location) or b""))
-
-
-def _as_parquet(ranges: np.ndarray) -> bytes:
-    sink = io.BytesIO()
-    pq.write_table(pa.table({"first": ranges[:, 0], "last": ranges[:, 1]}), sink)
-    return sink.getvalue()

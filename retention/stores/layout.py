@@ -19,7 +19,6 @@ from retention.core.inventory import DataFile
 from retention.core.spoken_commands import given_up
 from retention.core.vector_paths import NAME_OF_VECTOR, data_path
 from retention.core.wording import counted
-from retention.datafile.hidden_rows import hiding_rows
 from retention.errors import DamagedError, RefusedError, VerificationError
 from retention.storage import files
 from retention.storage.checksum import parse_json
@@ -106,6 +105,8 @@ class Layout:
 
     def data_file(self, row: tuple[str, int, int], location: str) -> DataFile:
         """The data file of a row (path, partition and segment), to be opened at `location`."""
+        from retention.datafile.hidden_rows import hiding_rows
+
         path, partition, segment = row
         digest = self.engine_path("subjects", path)
         file = DataFile(path, partition, segment, location, digest, stream=self.stream)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from retention.core.wording import counted
 from retention.errors import DamagedError, RefusedError
@@ -53,6 +52,8 @@ def tombstoned_paths(layout: Layout, number: int) -> pa.Array:
     Raises:
         DamagedError: the record is missing or cannot be read.
     """
+    import pyarrow.parquet as pq
+
     if not number:
         return pa.array([], pa.string())
     place = layout.engine_path("released", f"{number:0{_DIGITS}d}.parquet")

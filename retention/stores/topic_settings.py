@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from retention.config import StreamConfig
-from retention.config.topic_settings import TopicSettings
-from retention.config.topic_stream import TopicStream
 from retention.core.documents import KeptTopic, judge
 from retention.errors import DamagedError
 from retention.storage import files
 from retention.storage.checksum import parse_json, verified, with_checksum
 from retention.storage.crash_points import Step, reached
+
+if TYPE_CHECKING:
+    from retention.config.topic_settings import TopicSettings
 
 
 def kept_settings(root: str) -> TopicSettings | None:
@@ -21,6 +23,8 @@ def kept_settings(root: str) -> TopicSettings | None:
     Raises:
         DamagedError: the file is damaged.
     """
+    from retention.config.topic_settings import TopicSettings
+
     location = _place(root)
     content = files.read_bytes(location)
     if content is None:
@@ -43,6 +47,10 @@ def settled(root: str, config: StreamConfig) -> StreamConfig:
         ConfigError: the configuration changes an immutable setting.
         DamagedError: as `kept_settings`.
     """
+    if config.topic is None:
+        return config
+    from retention.config.topic_stream import TopicStream
+
     return config.with_kept(kept_settings(root)) if isinstance(config, TopicStream) else config
 
 
@@ -56,6 +64,10 @@ def keep_settings(root: str, config: StreamConfig) -> None:
     Raises:
         DamagedError: as `kept_settings`.
     """
+    if config.topic is None:
+        return
+    from retention.config.topic_stream import TopicStream
+
     if isinstance(config, TopicStream) and kept_settings(root) != config.settings:
         files.replace(_place(root), json.dumps(with_checksum(asdict(config.settings))).encode())
         reached(Step.TOPIC_KEPT)

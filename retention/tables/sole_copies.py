@@ -90,8 +90,8 @@ def digests_of_rows(task: RowsTask) -> bytes:
 def live_copies(wanted: bytes, task: RowsTask) -> bytes:
     """The number of a file's rows with each of the wanted digests, which are distinct and ascending; int64."""
     names = np.frombuffer(wanted, _DIGEST)
-    found = np.frombuffer(digests_of_rows(task), _DIGEST)
-    distinct, counts = np.unique(found[np.isin(found, names)], return_counts=True)
+    digests = np.frombuffer(digests_of_rows(task), _DIGEST)
+    distinct, counts = np.unique(digests[np.isin(digests, names)], return_counts=True)
     by_name = np.zeros(len(names), np.int64)
     by_name[np.searchsorted(names, distinct)] = counts
     return by_name.tobytes()
@@ -105,8 +105,8 @@ def _are_live(holds: TableHolds, hold: str, held: Sequence[RowsTask], choose: Ch
         return False
     weights = [files.length(task.location) or 0 for task in live]
     parts = choose(sum(weights)).map(partial(live_copies, names.tobytes()), live, weights)
-    found = np.sum([np.frombuffer(part, np.int64) for part in parts], axis=0)
-    return bool((found >= wanted).all())
+    rows = np.sum([np.frombuffer(part, np.int64) for part in parts], axis=0)
+    return bool((rows >= wanted).all())
 
 
 def _most_in_one_file(tasks: Sequence[RowsTask], choose: ChooseEngine) -> tuple[Array, Array]:

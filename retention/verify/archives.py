@@ -75,7 +75,7 @@ class ArchiveDocuments:
     manifests: tuple[StoredManifest, ...]
     replacements: Replacements
     damages: tuple[Damage, ...]
-    """Those of documents; with any, what copies have to be there is unknown."""
+    """Damages of the documents; with any, nobody knows which copies have to be there."""
 
     @property
     def copies(self) -> dict[str, ArchivedFile]:
@@ -110,11 +110,11 @@ def documents_of(stream: StreamToVerify) -> ArchiveDocuments | None:
     if damages:
         return ArchiveDocuments(directory, (), Replacements(), tuple(damages))
     origin = own_origin(stream)
-    own = tuple(each for each in manifests if each.content.origin == origin)
+    of_stream = tuple(each for each in manifests if each.content.origin == origin)
     replacements = Replacements([each for each in erasures if each.content.origin == origin])
-    read = ArchiveDocuments(directory, own, replacements, ())
+    read = ArchiveDocuments(directory, of_stream, replacements, ())
     damages += _of_others(origin, [*manifests, *erasures])
-    damages += _missing(stream, directory, own)
+    damages += _missing(stream, directory, of_stream)
     damages += _erasures(stream, read)
     return replace(read, damages=tuple(damages))
 

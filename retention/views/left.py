@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from retention.core.outcomes import Outcome
 from retention.core.wording import counted
-from retention.views.wording import brief_duration
 
 if TYPE_CHECKING:
     from retention.history.report import RunReport
@@ -26,6 +25,8 @@ def left_text(
     }
     if not left:
         return ""
+    from retention.views.wording import brief_duration
+
     of_tables = sum(each.stream in left for each in tables)
     numbers = [(len(left) - of_tables, "stream"), (of_tables, "table")]
     units = " and ".join(counted(number, noun) for number, noun in numbers if number)

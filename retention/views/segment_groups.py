@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.json_object import JsonObject
 from retention.core.units import format_duration
 from retention.core.wording import counted
-from retention.plan.plan import Plan
 from retention.rules import MAX_AGE, RULES
 from retention.views.reasons import reason
 from retention.views.wording import brief_duration
+
+if TYPE_CHECKING:
+    from retention.core.json_object import JsonObject
+    from retention.plan.plan import Plan
 
 
 @dataclass(frozen=True)

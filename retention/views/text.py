@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from retention.core.dropped import StreamDrop
 from retention.core.units import format_size
 from retention.core.wording import counted
-from retention.history.report import RunReport
-from retention.inspect.state import BucketState, State
-from retention.plan.estimate_bounds import Estimate
-from retention.plan.explanation import Explanation
-from retention.plan.plan import Plan
-from retention.rules.requests import Drop, Request
-from retention.views.segment_groups import groups_of
 from retention.views.text_clock import ahead_text
 from retention.views.text_dropped import dropped_clause, dropped_text
 from retention.views.text_erase import unfinished_clause
@@ -26,12 +20,22 @@ from retention.views.text_protected import protected_text
 from retention.views.text_topic import topic_text
 from retention.views.wording import bounds_text, brief_duration, brief_instant, counted_bounds
 
+if TYPE_CHECKING:
+    from retention.history.report import RunReport
+    from retention.inspect.state import BucketState, State
+    from retention.plan.estimate_bounds import Estimate
+    from retention.plan.explanation import Explanation
+    from retention.plan.plan import Plan
+    from retention.rules.requests import Request
+
 MOST_GROUPS = 12
 """The maximum number of lines about segments that a plan shows before it sums up the rest."""
 
 
 def plan_text(plan: Plan) -> list[str]:
     """The lines of a plan: the messages to remove, by which rule, from which segments, and why."""
+    from retention.views.segment_groups import groups_of
+
     gone = [pin.consumer for pin in plan.pins.expired]
     lines = [f"{plan.header.stream}: {plan_headline(plan)}", *_deleted("would delete", gone)]
     notes = [f"  {text}" for text in plan_notes(plan)]
@@ -92,6 +96,8 @@ def _marked(verb: str, markers: int) -> str:
 
 
 def _request_headline(plan: Plan, request: Request) -> str:
+    from retention.rules.requests import Drop
+
     next_seq = (
         ""
         if plan.actions.sequences is None

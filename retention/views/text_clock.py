@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from retention.core.spoken_commands import command
-from retention.plan.ahead_of_clock import AheadOfClock
 from retention.views.wording import brief_instant
+
+if TYPE_CHECKING:
+    from retention.plan.ahead_of_clock import AheadOfClock
 
 MOST_PARTITIONS = 12
 """The maximum number of lines about partitions before the rest is counted."""

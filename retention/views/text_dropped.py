@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from retention.core.dropped import StreamDrop
+from typing import TYPE_CHECKING
+
 from retention.views.wording import brief_instant
+
+if TYPE_CHECKING:
+    from retention.core.dropped import StreamDrop
 
 
 def dropped_clause(dropped: StreamDrop) -> str:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from retention.core.units import format_size
 from retention.plan.estimate_ranges import Bounds
-from retention.plan.forecast import Due, Forecast
-from retention.plan.plan import Plan
 from retention.views.wording import bounds_text, brief_duration, brief_instant
+
+if TYPE_CHECKING:
+    from retention.plan.forecast import Due, Forecast
+    from retention.plan.plan import Plan
 
 
 def due_lines(ahead: Forecast) -> list[str]:

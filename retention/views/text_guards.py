@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from retention.core.outcomes import Outcome
 from retention.core.units import format_size
 from retention.core.wording import counted
-from retention.history.report import RunReport
-from retention.plan.lowered import LimitChange, LoweredLimit
-from retention.rules.removal_guards import GuardFinding
-from retention.rules.setting import spell_limit
 
 if TYPE_CHECKING:
+    from retention.core.outcomes import Outcome
+    from retention.history.report import RunReport
+    from retention.plan.lowered import LimitChange, LoweredLimit
+    from retention.rules.removal_guards import GuardFinding
     from retention.tables.report import TableReport
 
 
@@ -59,4 +58,6 @@ def lowered_text(lowered: Sequence[LoweredLimit]) -> Iterator[str]:
 
 
 def _limit(change: LimitChange, value: int | None) -> str:
+    from retention.rules.setting import spell_limit
+
     return "no limit" if value is None else spell_limit(value, change.unit)

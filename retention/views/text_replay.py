@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from retention.core.json_object import JsonObject
 from retention.core.units import format_instant, format_size
 from retention.core.wording import counted
-from retention.replay.result import Replay
 from retention.rules.replay.fates import DUPLICATE, KEPT, REFUSED, HeldState
+
+if TYPE_CHECKING:
+    from retention.core.json_object import JsonObject
+    from retention.replay.result import Replay
 
 
 def replay_text(replay: Replay, seqs: Sequence[int] = ()) -> Iterator[str]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from retention.core.json_object import JsonObject
 from retention.core.units import format_size
-from retention.plan.estimate_ranges import Bounds
-from retention.plan.growth import Growth
-from retention.plan.simulation import PassCost, SimulatedPass, SimulatedPolicy, Simulation
 from retention.views.wording import bounds_text, brief_instant, counted_bounds
+
+if TYPE_CHECKING:
+    from retention.core.json_object import JsonObject
+    from retention.plan.estimate_ranges import Bounds
+    from retention.plan.growth import Growth
+    from retention.plan.simulation import PassCost, SimulatedPass, SimulatedPolicy, Simulation
 
 
 def simulation_text(simulation: Simulation) -> list[str]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from retention.core.units import format_size
-from retention.inspect.state import State
 from retention.views.text import bucket_text, lag_text, state_overdue_text
 from retention.views.text_clock import ahead_text
 from retention.views.wording import brief_instant
+
+if TYPE_CHECKING:
+    from retention.inspect.state import State
 
 STATE_NUMBERS = ("MESSAGES", "SIZE", "FIRST", "LAST", "SUBJECTS", "SEGMENTS")
 _HEAD = ("STREAM", *STATE_NUMBERS[:4], "FROM", "TO", *STATE_NUMBERS[4:], "POLICY", "KEYS")

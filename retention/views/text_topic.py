@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from retention.core.units import MICROSECOND, format_duration, format_size
 from retention.core.wording import counted
-from retention.inspect.topic_state import SettingsState, TopicState
-from retention.inspect.topic_stats import StatsRow, TopicStats
+
+if TYPE_CHECKING:
+    from retention.inspect.topic_state import SettingsState, TopicState
+    from retention.inspect.topic_stats import StatsRow, TopicStats
 
 PARTITION_HEAD = ("PARTITION", "SEGMENTS", "MESSAGES", "SIZE", "FIRST", "LAST", "MISSING", "HELD")
 STATS_HEAD = ("STREAM", "TOPIC", *PARTITION_HEAD[:-1])

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from retention.core.json_object import JsonObject
 from retention.core.outcomes import Outcome, failure_entry
 from retention.core.units import format_size
 from retention.core.wording import counted
 
 if TYPE_CHECKING:
+    from retention.core.json_object import JsonObject
     from retention.verify.finding import Verification
 
 _MOST_UNVERIFIED = 10

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from retention.core.display import readable_instant
 from retention.core.markup import MOST_ROWS, card, escape, table, text_table
-from retention.core.outcomes import Outcome
 from retention.inspect.lag import table_lag, urgency
 from retention.inspect.state import State
 from retention.views.text import states_text
 from retention.views.text_states import STATE_NUMBERS, state_notes, state_table
 from retention.views.text_table import TABLE_HEAD, table_row
+
+if TYPE_CHECKING:
+    from retention.core.outcomes import Outcome
 
 Head = Sequence[str]
 Rows = Sequence[Sequence[str]]

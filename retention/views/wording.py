@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from retention.core.units import DAY, HOUR, MINUTE, SECOND, format_duration, format_instant
 from retention.errors.printable import visible
-from retention.plan.estimate_ranges import Bounds
+
+if TYPE_CHECKING:
+    from retention.plan.estimate_ranges import Bounds
 
 
 def lines_text(lines: Iterable[str]) -> str:

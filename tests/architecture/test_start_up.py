@@ -1,8 +1,9 @@
-"""Help must be cheap: it loads no Spark, no Arrow, and no table library."""
+"""Help and a pass with nothing due must be cheap: they load no Spark, and only the parts that they need."""
 
 from __future__ import annotations
 
 import ast
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from retention import open_warehouse
 
 PACKAGE = Path(__file__).parents[2] / "retention"
 MAKERS = {"array", "chunked_array", "empty_table", "from_pydict", "from_pylist", "record_batch"}
@@ -92,3 +95,40 @@ def test_no_module_makes_arrow_arrays_when_it_is_imported() -> None:
         if not ast.unparse(call.func).startswith("np.")
     ]
     assert made == [], "Arrow would load pandas, before a job can prevent it"
+
+
+QUIET = """
+import sys
+from retention.jobs import retain
+sys.argv = ["retain", "--warehouse", sys.argv[1], "--quiet"]
+assert retain.main() == 0
+print(*sorted(sys.modules), file=sys.stderr)
+"""
+NEEDLESS = (
+    *("retention." + part for part in ("buckets", "delivery", "dialects", "ingest", "inspect")),
+    *("retention." + part for part in ("interest", "replay", "restore", "tables", "verify")),
+    *("retention.apply." + part for part in ("archive", "execute", "erase", "seal", "undo")),
+    *("retention.apply." + part for part in ("recorded_run", "requested", "saved_plan", "stage")),
+    *("retention.engines." + part for part in ("local", "spark.jars", "spark.session")),
+    *("retention.erasure." + part for part in ("ledger", "needles", "record", "search")),
+    *("retention.plan." + part for part in ("build", "forecasting", "lowered", "protected")),
+    *("retention.planners." + part for part in ("afresh", "probe", "requests", "shown", "topic")),
+    *("retention.rules.iggy", "retention.rules.jetstream", "retention.rules.requests"),
+    *("retention.stores.consumer_table", "retention.stores.parquet"),
+    *("deltalake", "obstore", "pandas", "pyarrow.dataset", "pyarrow.fs", "pyarrow.parquet"),
+    *("cryptography", "pyspark", "subprocess"),
+)
+"""The parts of removals, of tables and topics, and the libraries that a pass does not need while nothing is due."""
+MOST_MODULES = 260
+
+
+def test_a_pass_with_nothing_due_loads_only_what_it_needs(tmp_path: Path) -> None:
+    stream = {"name": "S", "subjects": ["s"], "max_age": "30d"}
+    (tmp_path / "retention.yaml").write_text(json.dumps({"streams": [stream]}))
+    open_warehouse(tmp_path).stream("S").publish([json.dumps({"subject": "s", "data": ""})])
+    loaded_by(QUIET, str(tmp_path))  # it remembers that nothing is due
+    _, modules = loaded_by(QUIET, str(tmp_path))
+    needless = [name for name in modules if f"{name}.".startswith(tuple(f"{u}." for u in NEEDLESS))]
+    assert needless == []
+    ours = [name for name in modules if name.startswith("retention")]
+    assert len(ours) <= MOST_MODULES

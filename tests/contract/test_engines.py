@@ -11,7 +11,7 @@ from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
 from retention.api.warehouse import Warehouse
-from retention.apply.run import remove_now
+from retention.apply.requested import remove_now
 from retention.core import headers
 from retention.engine_port import Engine, Gathering, Part
 from retention.engines.local import LocalEngine

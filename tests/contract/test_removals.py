@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from retention.api.stream import Stream
-from retention.apply.run import remove_now
+from retention.apply.requested import remove_now
 from retention.engines.select import Engines
 from retention.rules.requests import Delete, Purge, Request
 from retention.storage.crash_points import Step, watched_by

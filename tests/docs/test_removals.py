@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from retention.apply.run import remove_now
+from retention.apply.requested import remove_now
 from retention.engines.select import Engines
 from retention.errors import UsageError
 from retention.inspect.state import contents_of

@@ -151,7 +151,7 @@ def test_an_erasure_killed_in_an_archive_ends_the_same(
 
     with killed_at(step):
         world.erase()
-    monkeypatch.setattr("retention.apply.recover.finish_erasures", lambda *_: None)
+    monkeypatch.setattr("retention.apply.erasure_run.finish_erasures", lambda *_: None)
     with pytest.raises(RefusedError, match="is unfinished, so the archive may still have"):
         world.stream.restore()
     monkeypatch.undo()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from retention.apply.run import remove_now
+from retention.apply.requested import remove_now
 from retention.context.context import OpenedStream
 from retention.engines.select import Engines
 from retention.errors import RetentionError

@@ -31,7 +31,7 @@ from retention.api.stream import Stream
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.apply.archive import digest_of
 from retention.apply.orphans import orphans
-from retention.apply.run import remove_now
+from retention.apply.requested import remove_now
 from retention.config import load
 from retention.consumers.state import from_json
 from retention.context.context import OpenedStream

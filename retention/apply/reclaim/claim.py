@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from retention.apply.change import Change
 from retention.apply.reclaim.records import KeptRun, runs_with_records
 from retention.apply.reclaim.report import Amount
 from retention.apply.reclaim.survey import dead_files, evidence, present
-from retention.apply.recorded_run import Change, RecordedRun, recorded_run
+from retention.apply.recorded_run import RecordedRun, recorded_run
 from retention.context.context import OpenedStream
 from retention.core.reclaim import DeadFile, Reason, decide_dead
 from retention.core.table_requirements import AssertClaims

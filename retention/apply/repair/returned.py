@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.apply.recorded_run import Change, RecordedRun, recorded_run
+from retention.apply.change import Change
+from retention.apply.recorded_run import RecordedRun, recorded_run
 from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
 from retention.context.holds import refuse_held

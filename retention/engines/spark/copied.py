@@ -64,7 +64,7 @@ class CopiedFrame:
         Raises:
             UsageError: two rows have the same sequence.
         """
-        before, found = first - 1, [np.empty((0, 2), np.int64)]
+        before, gaps = first - 1, [np.empty((0, 2), np.int64)]
         for number, (_, (_, _, seqs)) in enumerate(self._narrow()):
             before = before if number else min(before, int(seqs[0]) - 1)
             twice = np.flatnonzero(np.diff(seqs, prepend=before) == 0)
@@ -73,9 +73,9 @@ class CopiedFrame:
                     f"two rows of the frame have sequence {int(seqs[twice[0]]):,}; nothing was copied; give each row "
                     "of the format nats once"
                 )
-            found.append(gaps_in(seqs, before + 1, int(seqs[-1])))
+            gaps.append(gaps_in(seqs, before + 1, int(seqs[-1])))
             before = int(seqs[-1])
-        return np.concatenate(found)
+        return np.concatenate(gaps)
 
     def stage(self, staging: Staging, ends: StreamEnds) -> Staged:
         """Write the rows after a stream's end, to one file for each segment and part or several by deadline.

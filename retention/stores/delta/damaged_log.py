@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from retention.errors import DamagedError
 from retention.storage import files
@@ -99,6 +98,8 @@ def _broken(layout: Layout, version: int, names: Sequence[str]) -> BrokenCheckpo
 
 def _damage(place: str) -> str | None:
     """The reason why a file of a checkpoint cannot be read; None if it can be."""
+    import pyarrow.parquet as pq
+
     try:
         if place.endswith(".parquet"):
             with files.open_input(place) as source:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from retention.core.vector_paths import all_stored, stored_files
@@ -10,21 +11,18 @@ from retention.errors import UsageError
 from retention.ports import Store, TableStore
 from retention.schemas.files import LOGGED_FILES
 from retention.storage import files
-from retention.stores.checks import inventory, number_bounds
-from retention.stores.checks.presence import refuse_lost
-from retention.stores.delta import internals, properties
+from retention.stores.delta import internals
 from retention.stores.delta import log as delta_history
 from retention.stores.delta import table as delta_table
-from retention.stores.delta.commit_tokens import refuse_lost as refuse_lost_commits
-from retention.stores.delta.dead_files import DeltaDeadFiles
-from retention.stores.delta.forget_log import forget_log
-from retention.stores.delta.old_log import DeltaOldLog
-from retention.stores.delta.returned import refuse_returned
 from retention.stores.delta.store import DeltaStore
 from retention.stores.file_store import table_id_of
 from retention.stores.layout import Layout, StoreSettings, check_format, data_paths, is_ours
 from retention.stores.sidecar.stats_cache import StatisticsCache
 from retention.stores.table_format import Inspection
+
+if TYPE_CHECKING:
+    from retention.stores.delta.dead_files import DeltaDeadFiles
+    from retention.stores.delta.old_log import DeltaOldLog
 
 
 class DeltaFormat:
@@ -47,18 +45,30 @@ class DeltaFormat:
 
     def dead_files(self, layout: Layout, store: Store) -> DeltaDeadFiles:
         """The dead files of a stream's table."""
+        from retention.stores.delta.dead_files import DeltaDeadFiles
+
         return DeltaDeadFiles(layout, store)
 
     def old_log(self, layout: Layout, version: int, cutoff_ns: int) -> DeltaOldLog:
         """The old log of a table up to a version."""
+        from retention.stores.delta.old_log import DeltaOldLog
+
         return DeltaOldLog(layout, version, cutoff_ns)
 
     def forget_log(self, layout: Layout) -> list[str]:
         """Delete the log before its newest version; a checkpoint replaces it."""
+        from retention.stores.delta.forget_log import forget_log
+
         return forget_log(layout)
 
     def inspect(self, layout: Layout, grace_ns: int) -> Inspection | None:
         """Inspect a table, and change nothing."""
+        from retention.stores.checks import inventory, number_bounds
+        from retention.stores.checks.presence import refuse_lost
+        from retention.stores.delta import properties
+        from retention.stores.delta.commit_tokens import refuse_lost as refuse_lost_commits
+        from retention.stores.delta.returned import refuse_returned
+
         record = check_format(layout, "delta")
         if not delta_table.exists(layout):
             refuse_lost(layout, record, lambda: False)

@@ -12,8 +12,6 @@ from itertools import groupby
 from typing import Any
 from urllib.parse import unquote
 
-import pyarrow.parquet as pq
-
 from retention.core.vector_paths import VectorPlace
 from retention.delta.vectors import stored_place
 from retention.storage import files
@@ -24,6 +22,7 @@ _DIRECTORY = "_delta_log"
 _DIGITS = 20
 _TXN = "txn"
 _SIDECAR = "sidecar"
+_INFO = b'{"commitInfo"'
 _PATHS = re.compile(rb'"path"\s*:\s*"((?:[^"\\]|\\.)*)"')
 _OF_SEVERAL = re.compile(r"(\d+\.checkpoint\.)(\d+)\.(\d+)\.parquet")
 
@@ -133,7 +132,8 @@ def file_actions(entry: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def commit_info(entry: bytes) -> dict[str, Any]:
     """The `commitInfo` of an entry: its program and operation; empty if it has none."""
-    return next((dict(fields) for _, fields in _starting(entry, "commitInfo")), {})
+    lines = (line for line in _lines_with(entry, _INFO) if line.startswith(_INFO))
+    return next((dict(fields) for line in lines for _, fields in actions(line)), {})
 
 
 def transactions(entry: bytes) -> dict[str, int]:
@@ -178,6 +178,8 @@ def sidecars_of(place: str) -> list[str]:
     Raises:
         OSError, ValueError, KeyError, TypeError, pyarrow.ArrowException: the checkpoint cannot be read.
     """
+    import pyarrow.parquet as pq
+
     if not place.endswith(".parquet"):
         content = files.read_bytes(place) or b""
         return [fields["path"] for kind, fields in actions(content) if kind == _SIDECAR]

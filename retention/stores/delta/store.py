@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,15 +36,12 @@ from retention.ports import (
 from retention.schemas.files import LOGGED_FILES
 from retention.storage.errors import first_line
 from retention.storage.signals import uninterrupted
-from retention.stores.checks import duplicates, number_bounds
 from retention.stores.checks import inventory as index
-from retention.stores.delta import commit_tokens, properties
+from retention.stores.delta import commit_tokens
 from retention.stores.delta import counters as delta_transactions
 from retention.stores.delta import log as delta_history
 from retention.stores.delta import table as delta_table
-from retention.stores.delta.commit import CommitAttempt, OvertakenError, refuse_vectors
 from retention.stores.delta.incremental import DeltaIncrementalInventory
-from retention.stores.delta.lost_commits import lost_commit
 from retention.stores.delta.returned import find_returned, refuse_returned
 from retention.stores.delta.table import DeltaHandle, DeltaTableLog, FixedPlaces
 from retention.stores.describing import describe_missing
@@ -52,6 +49,9 @@ from retention.stores.file_store import FileStore, begin_again, table_id_of
 from retention.stores.layout import Layout, StoreSettings
 from retention.stores.row_tombstones import has_records
 from retention.stores.sidecar.stats_cache import StatisticsCache
+
+if TYPE_CHECKING:
+    from retention.stores.delta.commit import CommitAttempt
 
 ATTEMPTS = 20
 CHECKPOINT_EVERY = 10
@@ -106,6 +106,8 @@ class DeltaStore(FileStore):
 
     def lost_commits(self) -> tuple[Snapshot, tuple[LostCommit, ...]]:
         """Open the table to repair it, and list the commits that other programs overwrote."""
+        from retention.stores.delta.lost_commits import lost_commit
+
         snapshot = self._opened()
         refuse_returned(self._layout, snapshot.version)
         epoch, now_ns = self.logged_counters(snapshot).epoch, self._clock()
@@ -114,6 +116,8 @@ class DeltaStore(FileStore):
         return snapshot, tuple(described)
 
     def _opened(self) -> Snapshot:
+        from retention.stores.delta import properties
+
         with self._opening():
             handle, live = delta_table.read_handle(self._layout)
         grace_ns = self._settings.grace_ns
@@ -131,6 +135,9 @@ class DeltaStore(FileStore):
 
     def inventory(self, snapshot: Snapshot, run: Run = run_here) -> Inventory:
         """Add full statistics to the snapshot's files, from the cache first."""
+        from retention.stores.checks import duplicates, number_bounds
+        from retention.stores.delta.commit import refuse_vectors
+
         refuse_vectors(self._layout, snapshot.handle, snapshot.files)
         index.refuse_nulls(self._layout, snapshot.files)
         number_bounds.refuse_impossible(self._layout, snapshot.files)
@@ -148,6 +155,9 @@ class DeltaStore(FileStore):
 
     def partition_valid_files(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
         """Statistics of the files with possible numbers, and the files with impossible ones."""
+        from retention.stores.checks import number_bounds
+        from retention.stores.delta.commit import refuse_vectors
+
         refuse_vectors(self._layout, snapshot.handle, snapshot.files)
         index.refuse_nulls(self._layout, snapshot.files)
         bad = number_bounds.impossible(self._layout, snapshot.files)
@@ -243,6 +253,8 @@ class DeltaStore(FileStore):
         Raises:
             LostCommitError: another program overwrote a commit meanwhile.
         """
+        from retention.stores.delta import properties
+
         try:
             commit_tokens.refuse_lost(self._layout)
             if self._grace_differs:
@@ -263,6 +275,8 @@ class DeltaStore(FileStore):
             delta_table.write_checkpoint(self._layout)
 
     def _commit(self, swap: Swap, handle: DeltaHandle, live: pa.Table) -> int:
+        from retention.stores.delta.commit import OvertakenError
+
         attempts = 1 if swap.assigns_sequences else ATTEMPTS
         for number in range(attempts):
             if number:
@@ -293,6 +307,8 @@ class DeltaStore(FileStore):
         return newer, live
 
     def _attempt(self, swap: Swap, handle: DeltaHandle, live: pa.Table) -> CommitAttempt:
+        from retention.stores.delta.commit import CommitAttempt
+
         live = self._with_ranges(live)
         counters: Counters = index.effective(handle.logged, live)
         return CommitAttempt(self._layout, self._settings, swap, handle, live, counters)

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from retention.apply.guards import Guards
-from retention.apply.run import apply_now, remove_now
+from retention.apply.requested import remove_now
+from retention.apply.run import apply_now
 from retention.apply.undo import undo_run
 from retention.context.context import OpenedStream
 from retention.engines.select import Engines

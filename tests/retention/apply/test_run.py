@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from retention.apply.guards import Guards
-from retention.apply.run import apply_now, apply_plan
+from retention.apply.run import apply_now
+from retention.apply.saved_plan import apply_plan
 from retention.context.context import OpenedStream
 from retention.engines.select import Engines
 from retention.errors import RefusedError, StalePlanError
 from retention.history.runs import history_of
-from retention.planners.cached import plan_stream
+from retention.planners.shown import plan_stream
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 from tests.support.run_records import run_record
 

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 
 from retention.api.warehouse import Warehouse
-from retention.apply.run import remove_now
+from retention.apply.requested import remove_now
 from retention.core.table_requirements import RowsCompared
 from retention.datafile.parquet import describe, stats_table, write_messages
 from retention.engines.select import Engines

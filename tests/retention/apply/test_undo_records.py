@@ -14,7 +14,9 @@ import pytest
 
 from retention.apply import undo_records
 from retention.apply.guards import Guards
-from retention.apply.run import apply_now, apply_plan, remove_now
+from retention.apply.requested import remove_now
+from retention.apply.run import apply_now
+from retention.apply.saved_plan import apply_plan
 from retention.apply.undo import undo_run
 from retention.context.context import OpenedStream
 from retention.context.run_files import undo_location
@@ -24,7 +26,7 @@ from retention.history.runs import history_of
 from retention.ingest.publish import publish
 from retention.inspect.messages import Selection, read_messages
 from retention.plan.planfile import load_plans, save_plans
-from retention.planners.cached import plan_stream
+from retention.planners.shown import plan_stream
 from retention.rules.requests import Delete
 from retention.schemas.runs import RUN_RANGES
 from retention.storage import files

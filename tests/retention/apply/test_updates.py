@@ -9,13 +9,15 @@ import pytest
 
 from retention.api.stream_consumers import StreamConsumers
 from retention.apply.guards import Guards
-from retention.apply.run import apply_now, apply_plan, remove_now
+from retention.apply.requested import remove_now
+from retention.apply.run import apply_now
+from retention.apply.saved_plan import apply_plan
 from retention.context.context import OpenedStream
 from retention.engines.select import Engines
 from retention.errors import RefusedError
 from retention.history.runs import history_of
 from retention.ingest.publish import publish
-from retention.planners.cached import plan_stream
+from retention.planners.shown import plan_stream
 from retention.rules.requests import purge_request
 from retention.stores.consumer_table import ConsumerTable
 from tests.retention.planners.test_interest import keep, progress

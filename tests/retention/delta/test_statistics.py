@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from retention.delta import snapshot
 from retention.delta.shapes import LIVE_FILES, STATS_PARSED
 from retention.delta.snapshot import DeltaSnapshot
-from retention.delta.statistics import ColumnBounds, bounds
+from retention.delta.statistics import ColumnBounds, bounds, integers
 from tests.support.delta_tables import metadata
 
 EPOCH = datetime(1970, 1, 1)
@@ -256,3 +256,16 @@ def test_bounds_of_a_table_of_deltalake_hold(tmp_path: Path) -> None:
             assert high is not None
             assert low <= truth <= high <= truth + 2_000
             assert (nulls, count) == (1, 3)
+
+
+LEAVES = (("numRecords",), ("minValues", "n"), ("nullCount", "n"))
+EDGES = st.sampled_from([2**62, 2**63 - 1, 2**63, -(2**63) + 1, -(2**63), -(2**63) - 1])
+NUMBERS = EDGES | st.none() | st.integers(-(2**64), 2**64) | st.just(1.0) | st.just("1")
+TEXTS = st.none() | st.just("{}") | st.builds(of, st.just("n"), low=NUMBERS, nulls=NUMBERS)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=3))
+def test_few_statistics_are_read_as_many_are(stats: list[Any]) -> None:
+    few = integers(table(*stats).files, LEAVES)
+    many = integers(table(*stats * 70).files, LEAVES)
+    assert {leaf: values.slice(0, len(stats)) for leaf, values in many.items()} == few

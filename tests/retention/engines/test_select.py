@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from retention.engines import select
 from retention.engines.select import EngineName, Engines
+from retention.engines.spark import connect
 from retention.engines.spark import session as sessions
 
 LIMIT = 100
@@ -18,8 +18,7 @@ def active(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def with_version(version: str | None) -> None:
         running = None if version is None else SimpleNamespace(version=version)
-        for module in (select, sessions):
-            monkeypatch.setattr(module, "active_session", lambda: running)
+        monkeypatch.setattr(sessions, "active_session", lambda: running)
         monkeypatch.setattr(Engines, "_spark_engine", lambda _: SimpleNamespace(name="spark"))
 
     return with_version
@@ -57,5 +56,5 @@ def test_a_connect_server_that_did_nothing_is_not_asked_for_its_name(
     active: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     active("4.2.0")
-    monkeypatch.setattr(select, "is_connect", lambda _: True)
+    monkeypatch.setattr(connect, "is_connect", lambda _: True)
     assert Engines().application() is None

@@ -9,7 +9,8 @@ import pytest
 
 from retention.api.topic import Topic
 from retention.api.warehouse import open_warehouse
-from retention.apply.execute import ExecutionTerms, carry_out
+from retention.apply.carry_out import carry_out
+from retention.apply.execution import ExecutionTerms
 from retention.engines.select import Engines
 from retention.errors import DamagedError, StalePlanError, UsageError
 from retention.history.runs import history_of

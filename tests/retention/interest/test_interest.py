@@ -16,7 +16,7 @@ from retention.context.context import OpenedStream
 from retention.engines.select import Engines
 from retention.errors import DamagedError, RefusedError
 from retention.ingest.publish import publish
-from retention.planners.cached import plan_stream
+from retention.planners.shown import plan_stream
 from retention.stores.consumer_table import ConsumerTable
 from tests.retention.planners.test_interest import left, progress, stand
 from tests.support.laying import SECOND, START, even_segments, laid_stream, lay

@@ -9,14 +9,8 @@ from hypothesis import strategies as st
 
 from retention.core.policy import Policy
 from retention.core.units import DAY, HOUR
-from retention.plan.forecast import (
-    HORIZONS_NS,
-    NOTHING_FORETOLD,
-    Due,
-    Forecast,
-    forecast,
-    never_below,
-)
+from retention.plan.forecast import HORIZONS_NS, NOTHING_FORETOLD, Due, Forecast, never_below
+from retention.plan.forecasting import forecast
 from retention.ports import TailTotals
 from retention.rules.jetstream.prefix_scan import ends_in_prefix, prefix_policy
 from retention.schemas.messages import NEVER

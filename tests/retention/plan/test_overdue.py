@@ -8,7 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from retention.core.policy import Policy
-from retention.plan.overdue import Overdue, overdue_from_json, overdue_of
+from retention.plan.overdue import Overdue, overdue_from_json
+from retention.plan.overdue_count import overdue_of
 from retention.rules.jetstream.whole_segments import unread_answers
 from tests.support.laws import law
 from tests.support.worlds import (

@@ -11,7 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from retention.apply.guards import Guards
-from retention.apply.run import apply_now, apply_plan
+from retention.apply.run import apply_now
+from retention.apply.saved_plan import apply_plan
 from retention.apply.undo import undo_run
 from retention.context.context import OpenedStream
 from retention.core.policy import ConsumerProtection, Policy
@@ -25,7 +26,6 @@ from retention.plan.plan import Plan
 from retention.plan.planfile import load_plans, save_plans
 from retention.plan.protected import ProtectedFor, ProtectedMessages
 from retention.plan.remaining import all_remaining
-from retention.planners.cached import plan_stream
 from retention.planners.consumer_protection import (
     ProtectionOutcome,
     missing_consumers,
@@ -33,6 +33,7 @@ from retention.planners.consumer_protection import (
     protection_of,
 )
 from retention.planners.explain import explain
+from retention.planners.shown import plan_stream
 from retention.rules.jetstream.interest import Interest
 from retention.views.text import plan_text, report_text
 from tests.retention.planners.test_interest import left, progress, stand

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from retention.api.stream import Stream
 from retention.apply.guards import Guards
-from retention.apply.run import apply_now, apply_plan
+from retention.apply.run import apply_now
+from retention.apply.saved_plan import apply_plan
 from retention.consumers.expiry import has_expired, inactive_threshold_ns, mark_used
 from retention.consumers.state import new_state
 from retention.engines.select import Engines
@@ -19,8 +20,8 @@ from retention.errors import StalePlanError, UsageError
 from retention.history.kinds import Applied
 from retention.history.runs import history_of
 from retention.plan.planfile import load_plans, save_plans
-from retention.planners.cached import plan_stream
 from retention.planners.explain import explain
+from retention.planners.shown import plan_stream
 from retention.stores.consumer_table import ConsumerTable
 from retention.views.text import plan_text, report_text
 from tests.retention.planners.test_interest import left

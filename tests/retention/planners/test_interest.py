@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from retention.apply.guards import Guards
-from retention.apply.run import apply_now, apply_plan
+from retention.apply.run import apply_now
+from retention.apply.saved_plan import apply_plan
 from retention.consumers.state import (
     PENDING,
     ConsumerState,
@@ -25,9 +26,9 @@ from retention.interest.edit import delete_consumer, edit_consumer
 from retention.interest.reconcile import with_config
 from retention.plan.planfile import load_plans, save_plans
 from retention.planners import retention
-from retention.planners.cached import plan_stream
 from retention.planners.explain import explain
 from retention.planners.probe import read_span
+from retention.planners.shown import plan_stream
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
 

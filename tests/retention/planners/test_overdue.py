@@ -13,7 +13,7 @@ from retention.core.inventory import Inventory
 from retention.engines.select import Engines
 from retention.jobs.retain import summary
 from retention.plan.overdue import Overdue
-from retention.planners import cached
+from retention.planners import afresh, cached
 from retention.ports import Prefix, TailTotals
 from retention.views.html import plan_html, report_html, state_html
 from retention.views.json_entries import plan_entry, report_entry
@@ -78,7 +78,7 @@ def test_a_plan_from_the_oldest_segments_says_what_they_tell(tmp_path: Path) -> 
     opened = stream(tmp_path, "delta").stream("ORDERS").opened
     inventory = opened.store.inventory(opened.store.snapshot())
     with Engines("local") as engines:
-        seen = cached._plan_oldest(opened, ThreeSegments(inventory), NOW, engines)
+        seen = afresh._plan_oldest(opened, ThreeSegments(inventory), NOW, engines)
     assert seen is not None
     assert seen.plan.overdue == Overdue(3, None, 1, START + 90 * SECOND)
 

@@ -17,7 +17,7 @@ from retention.core.inventory import Inventory
 from retention.engines.select import Engines
 from retention.errors import StalePlanError, UsageError
 from retention.plan.planfile import load_plans, save_plans
-from retention.planners import cached
+from retention.planners import shown
 from retention.planners.explain import explain_by
 from retention.planners.table import plan_table
 from retention.ports import Prefix, TailTotals
@@ -233,7 +233,7 @@ def test_a_stream_without_a_table_holds_nothing_to_explain(tmp_path: Path, kept:
 
 def test_a_whole_plan_and_a_quick_one_agree(tmp_path: Path) -> None:
     opened = forty(tmp_path, "parquet", max_msgs=20, max_age="85s").stream("ORDERS").opened
-    quick = cached.plan_stream(opened, NOW, LOCAL)
+    quick = shown.plan_stream(opened, NOW, LOCAL)
     whole = plan_table(opened, NOW, LOCAL).planning.plan
     assert [explain_by(opened, quick, (0, seq)) for seq in ALL] == [
         explain_by(opened, whole, (0, seq)) for seq in ALL

@@ -10,7 +10,7 @@ import pytest
 
 from retention.api.topic import Topic
 from retention.api.warehouse import Warehouse, open_warehouse
-from retention.apply.run import remove_now
+from retention.apply.requested import remove_now
 from retention.core.message_rows import complete_rows
 from retention.core.table_requirements import AssertEpoch
 from retention.core.table_updates import SetBatch, SetEpoch, SetNextSeq

@@ -14,8 +14,8 @@ from retention.apply.guards import Guards
 from retention.engines.select import Engines
 from retention.plan.forecast import NOTHING_FORETOLD, Due, Forecast
 from retention.plan.plan import Plan
-from retention.planners import cached
-from retention.planners.cached import Planned, plan_pass, plan_stream
+from retention.planners.cached import Planned, plan_pass
+from retention.planners.shown import plan_stream
 from retention.ports import Snapshot
 from retention.stores.delta.store import DeltaStore
 from retention.views.json_entries import plan_entry
@@ -148,7 +148,7 @@ def test_a_pass_that_is_carried_out_foretells_nothing(
         raise AssertionError("apply shows no forecast")
 
     with monkeypatch.context() as patched:
-        patched.setattr(cached, "forecast", foretelling)
+        patched.setattr("retention.planners.shown.forecast", foretelling)
         for as_of_ns in (NOW, NOW, START + 31 * SECOND):
             [outcome] = warehouse.apply(None, as_of_ns, Guards(allow_future=True))
             assert outcome.value is not None, outcome.sentence
