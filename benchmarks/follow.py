@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -110,8 +110,9 @@ def follow(load: Load, place: Path, table: Path) -> Outcome:
         with _following(folder) as process:
             started.publish([(f"{NAME}.first", b"", None)])
             _wait_for_end(process, started, log)
-            with _publishing(started.url, load):
-                samples = list(_sampled(load, process, log, started, table))
+            with _publishing(started.url, load) as publisher:
+                both = (process, publisher)
+                samples = list(_sampled(load.every, both, log, started, table))
                 _wait_for_end(process, started, log)
             process.send_signal(signal.SIGTERM)
             printed, told = process.communicate(timeout=60)
@@ -194,12 +195,12 @@ def _following(folder: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 @contextmanager
-def _publishing(url: str, load: Load) -> Iterator[None]:
+def _publishing(url: str, load: Load) -> Iterator[subprocess.Popen[bytes]]:
     given = map(str, [url, load.seconds, load.rate, *load.sizes])
     command = [sys.executable, "-m", "benchmarks.follow", "--publish", *given]
     with subprocess.Popen(command) as process:
         try:
-            yield
+            yield process
         finally:
             process.kill()
 
@@ -220,21 +221,33 @@ async def _publish(url: str, load: Load) -> None:
 
 
 def _sampled(
-    load: Load, process: subprocess.Popen[str], log: _Log, started: Nats, table: Path
+    every: float,
+    processes: tuple[subprocess.Popen[str], subprocess.Popen[bytes]],
+    log: _Log,
+    started: Nats,
+    table: Path,
 ) -> Iterator[Sample]:
-    begun, place = time.monotonic(), Path("/proc") / str(process.pid)
+    """Samples of the first process until one of the two, the second of which publishes, has ended."""
+    begun, place = time.monotonic(), Path("/proc") / str(processes[0].pid)
     with table.open("w", newline="") as file:
         writer = csv.DictWriter(file, [*asdict(Sample(0, 0, 0, 0, 0, 0)), "behind"])
         writer.writeheader()
-        while process.poll() is None and (elapsed := time.monotonic() - begun) < load.seconds:
+        while all(process.poll() is None for process in processes):
             log.look()
+            elapsed = time.monotonic() - begun
             published = started.info(NAME)["state"]["last_seq"]
             rss, used = resident_mebibytes(place), used_seconds(place)
             sample = Sample(round(elapsed, 1), rss, used, log.commits, published, log.seq)
             writer.writerow({**asdict(sample), "behind": sample.behind})
             file.flush()
             yield sample
-            time.sleep(max(0, min(load.every, load.seconds - (time.monotonic() - begun))))
+            _pause(every, processes[1])
+
+
+def _pause(seconds: float, publisher: subprocess.Popen[bytes]) -> None:
+    """Wait, at most until a process ends."""
+    with suppress(subprocess.TimeoutExpired):
+        publisher.wait(seconds)
 
 
 def _wait_for_end(

@@ -71,7 +71,7 @@ def test_places_are_those_of_the_frames(seed: int) -> None:
 def test_small_frames_are_found_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     data = bytearray(b"".join(frame(seq, b"x" * 50) for seq in range(1, 2_001)))
     single = []
-    first = places._first  # noqa: SLF001
+    first = places._first
 
     def counted(*given: object) -> object:
         single.append(given[1])
