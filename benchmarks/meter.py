@@ -101,6 +101,17 @@ def peak_mebibytes(process: Path) -> float:
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
+def resident_mebibytes(process: Path) -> float:
+    """The resident memory of a process now, in MiB."""
+    status = (process / "status").read_text(encoding="utf-8")
+    return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+
+def used_seconds(process: Path) -> float:
+    """Processor seconds of a process and its ended children."""
+    return _ticks(process) / os.sysconf("SC_CLK_TCK")
+
+
 def _name(process: Path) -> str:
     return (process / "comm").read_text(encoding="utf-8").strip()
 

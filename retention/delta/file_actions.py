@@ -20,6 +20,7 @@ IS_ADD = "is_add"
 FILE_ACTIONS = LIVE_FILES.append(pa.field(IS_ADD, pa.bool_()))
 """`LIVE_FILES` with removals among the rows; a removal has a path and a vector alone."""
 
+_MOST_CHUNKS = 8
 _BLOCK_BYTES = 1 << 24
 _TAGGED = re.compile(rb'"tags"\s*:\s*\{\s*"')
 _REMOVE = pa.struct({"path": pa.string(), "deletionVector": VECTOR})
@@ -76,7 +77,12 @@ def reconcile(live: pa.Table, actions: pa.Table) -> pa.Table:
     if STATS_PARSED in live.column_names:
         nothing = pa.nulls(added.num_rows, live.schema.field(STATS_PARSED).type)
         added = added.append_column(STATS_PARSED, nothing)
-    return pa.concat_tables([kept, added])
+    return _in_few_chunks(pa.concat_tables([kept, added]))
+
+
+def _in_few_chunks(live: pa.Table) -> pa.Table:
+    """The same files, each column in one chunk once it has many: every commit that is followed adds one."""
+    return live.combine_chunks() if live.column(0).num_chunks > _MOST_CHUNKS else live
 
 
 def live_of(actions: pa.Table) -> pa.Table:

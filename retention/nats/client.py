@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from nats.aio import client as library
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 
@@ -15,6 +16,11 @@ from retention.nats.frames import FrameParser
 _HARMLESS = "returning true from eof_received() has no effect when using ssl"
 """A warning of asyncio at the end of each TLS connection of the library."""
 logging.getLogger("asyncio").addFilter(lambda record: record.getMessage() != _HARMLESS)
+
+
+READ_BYTES = 1 << 20
+"""Bytes that are read at once, at most: thirty times those of the library, which copies the rest for every read."""
+library.DEFAULT_BUFFER_SIZE = READ_BYTES
 
 
 class LibraryClient(Client):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from retention.nats.deliveries import Frames
+from retention.nats.places import AFTER, END, MARK, NO_PLACES, START, TRAILER, find_deliveries
 
 _LINE_END = b"\r\n"
 MESSAGE_LINE = re.compile(
@@ -37,10 +38,9 @@ class Collector:
         self.marker = b" %d $JS.ACK." % sid
         """The bytes between the subject of a delivery and its reply: a control message has no reply, and its status is
         no sign, as a stored message may have one."""
-        self.starts: list[int] = []
-        self.marks: list[int] = []
-        self.ends: list[int] = []
-        self.sizes: list[int] = []
+        self._places: list[np.ndarray] = []
+        self.count = 0
+        """Deliveries that are here."""
         self.statuses: list[Status] = []
         self.strange_reply: str | None = None
         """Of a message that is neither a delivery nor a control message."""
@@ -48,8 +48,18 @@ class Collector:
 
     def clear(self) -> None:
         """Forget what was not taken."""
-        for entries in (self.starts, self.marks, self.ends, self.sizes, self.statuses):
-            entries.clear()
+        self._places.clear()
+        self.statuses.clear()
+        self.count = 0
+
+    def find(self, data: bytearray, at: int) -> int:
+        """Note the deliveries at the front of `data[at:]`; returns the offset after them."""
+        places = find_deliveries(data, at, self.marker)
+        if not len(places):
+            return at
+        self._places.append(places)
+        self.count += len(places)
+        return int(places[-1, AFTER])
 
     def is_mine(self, message: re.Match[bytes]) -> bool:
         """Whether a control line is of this subscription."""
@@ -67,35 +77,41 @@ class Collector:
 
     def last_reply(self, data: bytearray) -> bytes:
         """The reply of the last delivery, after `$JS.ACK.`."""
-        line = data[self.marks[-1] + len(self.marker) : self.ends[-1]]
+        last = self._places[-1][-1]
+        line = data[last[MARK] + len(self.marker) : last[END]]
         return bytes(line.split(b" ", 1)[0])
+
+    def within(self, limit: int) -> int:
+        """The number of deliveries that begin at or before an offset."""
+        return int(np.searchsorted(self._joined()[:, START], limit, side="right"))
+
+    def start_of(self, number: int) -> int:
+        """The begin of a delivery that is here."""
+        return int(self._joined()[number, START])
 
     def take(self, data: bytearray, count: int, cut: int) -> Frames:
         """The first deliveries, at most `count`, which lie in `data`; the others begin `cut` bytes lower afterwards."""
-        self.taken += min(count, self.count)
-        marks = _cut(self.marks, count, cut)
+        places = self._joined()
+        taken, left = places[:count], places[count:] - cut
+        self._places = [left] if len(left) else []
+        self.taken += len(taken)
+        self.count = len(left)
         return Frames(
             data,
-            starts=_cut(self.starts, count, cut),
-            replies=marks + len(self.marker),
-            marks=marks,
-            ends=_cut(self.ends, count, cut),
-            sizes=_cut(self.sizes, count, 0),
+            starts=taken[:, START],
+            replies=taken[:, MARK] + len(self.marker),
+            marks=taken[:, MARK],
+            ends=taken[:, END],
+            sizes=taken[:, AFTER] - taken[:, END] - TRAILER,
         )
-
-    @property
-    def count(self) -> int:
-        """Deliveries that are here."""
-        return len(self.starts)
 
     @property
     def received(self) -> int:
         """Deliveries that came since the beginning."""
-        return self.taken + len(self.starts)
+        return self.taken + self.count
 
-
-def _cut(offsets: list[int], count: int, base: int) -> np.ndarray:
-    """Take the first offsets out of a list; the others begin `base` lower."""
-    taken = np.array(offsets[:count], np.int64)
-    offsets[:] = [offset - base for offset in offsets[count:]] if base else offsets[count:]
-    return taken
+    def _joined(self) -> np.ndarray:
+        """The places of all deliveries that are here."""
+        if len(self._places) != 1:
+            self._places = [np.concatenate([NO_PLACES, *self._places])]
+        return self._places[0]

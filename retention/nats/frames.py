@@ -77,7 +77,7 @@ class FrameParser(Parser):
     def take(self, count: int) -> Frames:
         """The first deliveries, at most `count`; they are not here afterwards."""
         here = self._here()
-        cut = here.starts[count] if count < here.count else self._at
+        cut = here.start_of(count) if count < here.count else self._at
         taken, self._bytes = self._bytes, self._bytes[cut:]
         self._at -= cut
         return here.take(taken, count, cut)
@@ -89,25 +89,8 @@ class FrameParser(Parser):
 
     def _collect(self) -> None:
         """Pass over the deliveries at the front of the unread bytes, and note where they are."""
-        here = self._collector
-        if here is None:
-            return
-        data, at, total, marker = self._bytes, self._at, len(self._bytes), here.marker
-        find, rfind = data.find, data.rfind
-        while (end := find(_LINE_END, at)) >= 0:
-            mark = find(marker, at, end)
-            if mark < 0:
-                break
-            size = int(data[rfind(b" ", mark, end) + 1 : end])
-            after = end + size + 4
-            if after > total:
-                break
-            here.starts.append(at)
-            here.marks.append(mark)
-            here.ends.append(end)
-            here.sizes.append(size)
-            at = after
-        self._at = at
+        if self._collector is not None:
+            self._at = self._collector.find(self._bytes, self._at)
 
     def _next_frame(self) -> bytes | None:
         """The next whole frame of another kind; empty for a control message of ours, none if it has not come whole."""

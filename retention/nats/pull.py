@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import bisect
 import contextlib
 import json
 from dataclasses import dataclass
@@ -146,7 +145,7 @@ class Pull:
         if not count:
             return MESSAGES.empty_table()
         if frames.num_bytes > self._limits.bytes:
-            count = max(1, bisect.bisect_right(self._here.starts, self._limits.bytes) - 1)
+            count = max(1, self._here.within(self._limits.bytes) - 1)
         batch = decode(frames.take(min(count, self._limits.messages)))
         numbers, first = batch.consumer_seqs, self._next_delivery
         self._next_delivery += len(numbers)

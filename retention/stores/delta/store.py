@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from retention.core.inventory import Counters, Inventory
 from retention.core.vector_paths import data_path
 from retention.delta import vectors
+from retention.delta.snapshot import DeltaSnapshot
 from retention.engine_port import Run, run_here
 from retention.errors import (
     BusyError,
@@ -34,6 +35,7 @@ from retention.ports import (
     VersionToken,
 )
 from retention.schemas.files import LOGGED_FILES
+from retention.storage import files
 from retention.storage.errors import first_line
 from retention.storage.signals import uninterrupted
 from retention.stores.checks import inventory as index
@@ -55,6 +57,8 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 20
 CHECKPOINT_EVERY = 10
+MOST_KEPT_FILES = 100_000
+"""The files of a table up to which its version stays in memory, so that the next opening reads later entries alone."""
 _LONGEST_PAUSE_S = 0.4
 _log = logging.getLogger(__name__)
 
@@ -67,6 +71,7 @@ class DeltaStore(FileStore):
         super().__init__(layout, settings, clock, log, FixedPlaces(layout))
         self._cache = StatisticsCache(layout, clock)
         self._grace_differs = False
+        self._opened_before: DeltaSnapshot | None = None
         self._ahead = DeltaIncrementalInventory(layout, self._cache, self.data_files, clock)
 
     def version_token(self) -> VersionToken | None:
@@ -119,7 +124,7 @@ class DeltaStore(FileStore):
         from retention.stores.delta import properties
 
         with self._opening():
-            handle, live = delta_table.read_handle(self._layout)
+            handle, live = self._read()
         grace_ns = self._settings.grace_ns
         self._grace_differs = properties.pending(self._layout, handle.table, grace_ns)
         self._follow(handle.logged, live)
@@ -132,6 +137,21 @@ class DeltaStore(FileStore):
             follows=not self._grace_differs,
             seal=None if handle.token is None else handle.token.seal,
         )
+
+    def _read(self) -> tuple[DeltaHandle, pa.Table]:
+        """The newest version of the table, from the version that was opened before and the entries after it."""
+        before = self._opened_before
+        handle, live = delta_table.read_handle(self._layout, before)
+        if before is not None and self._newest() != handle.table.version:
+            # An entry is missing, or came meanwhile.
+            handle, live = delta_table.read_handle(self._layout)
+        is_kept = live.num_rows <= MOST_KEPT_FILES and not files.is_remote(self._layout.root)
+        self._opened_before = handle.table if is_kept else None
+        return handle, live
+
+    def _newest(self) -> int | None:
+        entries, _ = delta_history.versions(self._layout)
+        return entries[-1] if entries else None
 
     def inventory(self, snapshot: Snapshot, run: Run = run_here) -> Inventory:
         """Add full statistics to the snapshot's files, from the cache first."""

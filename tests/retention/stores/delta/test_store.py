@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 
 from retention.core.table_requirements import AssertEpoch
 from retention.core.table_updates import SetEpoch, SetNextSeq
+from retention.delta import snapshot as snapshots
 from retention.delta.entries import encode
 from retention.delta.entry_put import put_if_absent
 from retention.errors import (
@@ -485,3 +487,54 @@ def test_two_streams_whose_names_decode_alike_stay_apart(tmp_path: Path) -> None
         store.create()
         append(store, range(1, 2 + number))
     assert [len(sequences(store)) for store in stores] == [1, 2, 3]
+
+
+def log_entry(place: Stage, version: int) -> Path:
+    return place.root / "messages" / "_delta_log" / f"{version:020d}.json"
+
+
+def test_a_store_that_opened_its_table_reads_later_entries_alone(
+    place: Stage, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(store, range(1, 3))
+    store.snapshot()
+    whole: list[str] = []
+    read = snapshots.read
+
+    def counted(root: str) -> snapshots.DeltaSnapshot:
+        whole.append(root)
+        return read(root)
+
+    monkeypatch.setattr(snapshots, "read", counted)
+    for first in range(3, 60, 3):
+        append(store, range(first, first + 3))
+    assert sequences(store) == list(range(1, 60))
+    assert not whole
+    append(place.open(), range(60, 62))
+    assert whole == [str(place.root / "messages")]
+    assert sequences(store) == list(range(1, 62))
+    assert latest(store)[1].column(0).num_chunks < 30
+
+
+def test_a_store_that_opened_its_table_sees_that_an_entry_is_missing(
+    place: Stage, store: Store
+) -> None:
+    append(store, range(1, 3))
+    store.snapshot()
+    for seq in (3, 4):
+        append(place.open(), [seq])
+    log_entry(place, 2).unlink()
+    with pytest.raises(RetentionError, match=f"{2:020d}.json: this entry"):
+        store.snapshot()
+
+
+def test_a_store_that_opened_its_table_sees_another_in_its_place(
+    place: Stage, store: Store
+) -> None:
+    append(store, range(1, 3))
+    store.snapshot()
+    shutil.rmtree(place.root)
+    again = place.open()
+    again.create()
+    append(again, range(1, 6))
+    assert sequences(store) == [1, 2, 3, 4, 5]
