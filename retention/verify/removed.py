@@ -33,7 +33,7 @@ def removed_sequences(taken: Taken, standing: Sequence[RunRecord], renewal: str)
     """
     removed: Ranges = {}
     for record in reversed(standing):
-        if isinstance(record, Undone) and record.undoes < renewal:
+        if isinstance(record, Undone) and renewal:
             removed = _without_undone(taken, removed, record.undoes)
         of_run = taken.of_run(record.run) if record.removed_messages else None
         if of_run is not None and of_run.is_exact:
@@ -46,9 +46,9 @@ def removed_sequences(taken: Taken, standing: Sequence[RunRecord], renewal: str)
 
 
 def _without_undone(taken: Taken, removed: Mapping[int, np.ndarray], run: str) -> Ranges:
-    """Removed sequences that the undo of a run before the renewal did not bring back; none if it is unknown.
+    """Removed sequences that the undo of a run did not bring back; none if it is unknown.
 
-    The renewal may have brought the same messages back, which another run then removed once more.
+    A renewal, or an undo after it, may have brought the same messages back, which another run then removed once more.
     """
     of_run = taken.of_run(run)
     if of_run is None:

@@ -66,6 +66,18 @@ def test_an_undo_of_a_run_before_the_restore_is_no_damage(warehouse: Warehouse) 
     assert stream.verify().damages == ()
 
 
+def test_an_undo_of_a_run_after_the_restore_is_no_damage_either(warehouse: Warehouse) -> None:
+    gone(warehouse)
+    stream = warehouse.stream("ORDERS")
+    [first, *_] = [run["run"] for run in stream.history() if run["removed_messages"]]
+    stream.restore()
+    second = stream.delete(*range(1, 26)).apply().run
+    warehouse.undo(first)
+    stream.delete(*range(1, 26)).apply()
+    warehouse.undo(second)
+    assert stream.verify().damages == ()
+
+
 def test_what_went_is_back_where_it_was(warehouse: Warehouse) -> None:
     before = gone(warehouse)
     counters = warehouse.stream("ORDERS").opened.store.snapshot().counters

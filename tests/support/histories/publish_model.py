@@ -52,7 +52,7 @@ def publish(model: StreamModel, batch: Sequence[Given]) -> Taken:
             acks.append((known[0], True))
             continue
         rollup = message.value("Nats-Rollup")
-        wanted = _is_wanted(model, message) or model.holds.cover(message)
+        wanted = _is_wanted(model, message)
         refused = room.refuse(message, bool(rollup)) if wanted else None
         if refused:
             return Taken(refused=refused)
@@ -66,6 +66,7 @@ def publish(model: StreamModel, batch: Sequence[Given]) -> Taken:
             room.drop(gone)
         if wanted:
             room.take(message)
+        if wanted or model.holds.cover(message):
             kept.append(message)
         if message.msg_id is not None and config.duplicate_window_ns:
             ids[message.msg_id] = (next_seq, message.ts_ns)
