@@ -37,6 +37,8 @@ STYLES = {
     "rollup": Style(ORANGE, "///"),
     "drop": Style(GREY, "///"),
     "erase": Style(VERMILLION, "///"),
+    "refused": Style(GREY, "ooo"),
+    "duplicate": Style(YELLOW, "..."),
     "expires_at": Style(PURPLE),
     "max_rows": Style(BLUE),
     "max_rows_per_key": Style(ORANGE),

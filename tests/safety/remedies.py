@@ -212,6 +212,12 @@ KINDS = {
             "live/test_sync.py::test_what_a_purge_took_first_is_refused_and_then_accepted",
         ),
     ),
+    "give all rows": Kind(
+        r"\(`start`, in a query with a new checkpoint\), and give all rows$",
+        (
+            "spark/test_sync_frames.py::test_frames_that_would_lose_double_or_mix_messages_are_refused",
+        ),
+    ),
     "begin again on a live stream": Kind(
         r"start again, so that the two are compared|compare the two, then begin elsewhere|"
         r"read again, and report it if it stays|read the stream in the account that it belongs to",

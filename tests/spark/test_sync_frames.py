@@ -155,6 +155,8 @@ def test_frames_that_would_lose_double_or_mix_messages_are_refused(
     with pytest.raises(UsageError, match="it has no sync in its configuration"):
         plain.sync_frame(whole)
     assert copy.state().messages == 2
+    as_told = frame_of(spark, server, "RIGHT", start=3)
+    assert copy.sync_frame(as_told).position == 50
 
 
 @pytest.mark.spark
