@@ -37,7 +37,7 @@ class Era08:
 
     def take(self, window: bytes, left: int) -> WholeRecords:
         """Read the messages at the beginning of a window up to the first one with a wrong checksum."""
-        cuts = np.array(LAYOUT.cuts(window, 0, len(window)))
+        cuts = LAYOUT.cuts(window, 0, len(window))
         starts, ends = cuts[:-1], cuts[1:]
         headers = messages.headers_at(window, LAYOUT, starts)
         wrong = np.flatnonzero(headers["checksum"] != messages.digests(window, starts, ends))

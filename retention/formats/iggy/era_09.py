@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +51,7 @@ MOST_BATCH_BYTES = 1 << 30
 _OFFSET = struct.Struct("<Q")
 _FRAMING = struct.Struct("<QQI")
 _OFFSET_AT, _LENGTH_AT, _CHECKSUM_AT, _COUNT_AT, _RESERVED_AT = 8, 32, 40, 48, 52
+_NO_PLACES = np.empty(0, np.int64)
 _CONTRADICTION = "the lengths of its messages do not add up to the batch"
 
 
@@ -60,6 +64,47 @@ class _Framing(NamedTuple):
     message_count: int
 
 
+class _Batch(NamedTuple):
+    """A batch in a window."""
+
+    at: int
+    framing: _Framing
+    cuts: np.ndarray
+    """The starts of its messages, and the end of the last one."""
+
+    @property
+    def contradicts_itself(self) -> bool:
+        """Whether its messages do not add up to it."""
+        end, count = self.at + self.framing.length, self.framing.message_count
+        return bool(self.cuts[-1] != end) or len(self.cuts) != count + 1
+
+
+@dataclass(frozen=True)
+class _Framed:
+    """The batches at the beginning of a window."""
+
+    batches: Sequence[_Batch]
+    problem: str | None = None
+    """The problem of the following one; None if none is known."""
+    wants: int = 0
+    """The bytes to read for the following one if the window ends within it; otherwise 0."""
+
+    @cached_property
+    def starts(self) -> np.ndarray:
+        """The starts of all messages."""
+        return np.concatenate([_NO_PLACES, *(batch.cuts[:-1] for batch in self.batches)])
+
+    @cached_property
+    def ends(self) -> np.ndarray:
+        """The ends of all messages."""
+        return np.concatenate([_NO_PLACES, *(batch.cuts[1:] for batch in self.batches)])
+
+    @property
+    def end(self) -> int:
+        """The end of the last batch."""
+        return int(self.batches[-1].cuts[-1]) if self.batches else 0
+
+
 class Era09:
     """Iggy 0.9: a record is a batch of messages."""
 
@@ -69,32 +114,15 @@ class Era09:
 
     def take(self, window: bytes, left: int) -> WholeRecords:
         """Read the batches at the beginning of a window up to the first malformed one or wrong checksum."""
-        batches: list[int] = []
-        starts: list[int] = []
-        ends: list[int] = []
-        at, wants, problem = 0, 0, None
-        while at < left and problem is None:
-            if len(window) - at < BATCH_HEADER_BYTES:
-                wants = BATCH_HEADER_BYTES
-                problem = TORN if left - at < BATCH_HEADER_BYTES else None
-                break
-            framing = _framing(window, at)
-            length = framing.length
-            problem = _impossible(framing, left - at)
-            if problem is None and at + length > len(window):
-                wants = length
-                break
-            cuts = [] if problem else LAYOUT.cuts(window, at + BATCH_HEADER_BYTES, at + length)
-            problem = problem or _wrong(window, at, framing, cuts)
-            if problem is None:
-                batches.append(at)
-                starts += cuts[:-1]
-                ends += cuts[1:]
-                at += length
-        whole = _messages(
-            window, np.array(batches, int), np.array(starts, int), np.array(ends, int)
+        framed = _framed(window, left)
+        headers = messages.headers_at(window, LAYOUT, framed.starts)
+        sound = _count_sound(window, framed.batches, headers["checksum"])
+        if sound < len(framed.batches):
+            framed = _Framed(framed.batches[:sound], CHECKSUM)
+            headers = headers[: len(framed.starts)]
+        return WholeRecords(
+            _messages(window, framed, headers), framed.end, framed.problem, framed.wants
         )
-        return WholeRecords(whole, at, problem, wants)
 
     def length_and_offset(self, header: bytes) -> tuple[int, int] | None:
         """The length and offset of a batch; None if it is shorter than its header."""
@@ -115,8 +143,9 @@ class Era09:
 
     def is_sound(self, record: bytes) -> bool:
         """Whether the messages add up to the batch, and its checksum is correct."""
-        cuts = LAYOUT.cuts(record, BATCH_HEADER_BYTES, len(record))
-        return _wrong(record, 0, _framing(record, 0), cuts) is None
+        framed = _framed(record, len(record))
+        headers = messages.headers_at(record, LAYOUT, framed.starts)
+        return _count_sound(record, framed.batches, headers["checksum"]) == 1
 
 
 def _framing(window: bytes, at: int) -> _Framing:
@@ -140,24 +169,54 @@ def _impossible(framing: _Framing, left: int) -> str | None:
     return None
 
 
-def _wrong(window: bytes, at: int, framing: _Framing, cuts: list[int]) -> str | None:
-    """The problem of a batch that begins at `at`, with its messages between `cuts`; None if it is sound."""
-    if cuts[-1] != at + framing.length or len(cuts) != framing.message_count + 1:
-        return _CONTRADICTION
-    fields = window[at : at + _CHECKSUM_AT] + window[at + _COUNT_AT : at + _RESERVED_AT]
-    checksums = b"".join([window[cut : cut + 8] for cut in cuts[:-1]])
-    return None if xxh3_64_intdigest(fields + checksums) == framing.checksum else CHECKSUM
+def _framed(window: bytes, left: int) -> _Framed:
+    """The batches at the beginning of a window whose messages add up to them; no checksum is compared."""
+    batches: list[_Batch] = []
+    at, wants, problem = 0, 0, None
+    while at < left and problem is None:
+        if len(window) - at < BATCH_HEADER_BYTES:
+            wants = BATCH_HEADER_BYTES
+            problem = TORN if left - at < BATCH_HEADER_BYTES else None
+            break
+        framing = _framing(window, at)
+        problem = _impossible(framing, left - at)
+        if problem is None and at + framing.length > len(window):
+            wants = framing.length
+            break
+        if problem is None:
+            cuts = LAYOUT.cuts(window, at + BATCH_HEADER_BYTES, at + framing.length)
+            batches.append(_Batch(at, framing, cuts))
+            problem = _CONTRADICTION if batches[-1].contradicts_itself else None
+            at += framing.length
+    return _Framed(batches[:-1] if problem == _CONTRADICTION else batches, problem, wants)
 
 
-def _messages(
-    window: bytes, batches: np.ndarray, starts: np.ndarray, ends: np.ndarray
-) -> MessageColumns:
-    """The messages from `starts` to `ends` in the batches that begin at `batches`."""
-    of_batches = messages.headers_at(window, _BATCH, batches)
+def _count_sound(window: bytes, batches: Sequence[_Batch], checksums: np.ndarray) -> int:
+    """The number of batches before the first one with a wrong checksum.
+
+    Args:
+        window: the bytes with the batches.
+        batches: where they are.
+        checksums: those of all their messages, as stored.
+    """
+    stored, begin = checksums.tobytes(), 0
+    for nth, (at, framing, _) in enumerate(batches):
+        end = begin + _OFFSET.size * framing.message_count
+        fields = window[at : at + _CHECKSUM_AT] + window[at + _COUNT_AT : at + _RESERVED_AT]
+        if xxh3_64_intdigest(fields + stored[begin:end]) != framing.checksum:
+            return nth
+        begin = end
+    return len(batches)
+
+
+def _messages(window: bytes, framed: _Framed, headers: np.ndarray) -> MessageColumns:
+    """The messages of batches, with their headers."""
+    places = np.array([batch.at for batch in framed.batches], np.int64)
+    starts, ends = framed.starts, framed.ends
+    of_batches = messages.headers_at(window, _BATCH, places)
     counts = of_batches["message_count"].astype(np.int64)
     firsts = np.cumsum(counts) - counts
     nth = np.arange(len(starts)) - np.repeat(firsts, counts)
-    headers = messages.headers_at(window, LAYOUT, starts)
     base = np.repeat(of_batches["base_offset"], counts)
     origin = np.repeat(of_batches["origin_timestamp"], counts)
     return MessageColumns(

@@ -98,7 +98,7 @@ def _sound_part(
     holes = _holes(log, before, counted) if era.is_gapless else []
     kept = messages.only(fit) if problems else messages
     batch = rows.rows(window, kept, log.partition, log.segment) if len(kept) else _no_rows()
-    return SegmentSlice(batch, (*damages, *holes), max([before, *counted.tolist()]) + 1)
+    return SegmentSlice(batch, (*damages, *holes), int(counted.max(initial=before)) + 1)
 
 
 def _holes(log: SegmentLog, before: int, offsets: np.ndarray) -> list[Hole]:
