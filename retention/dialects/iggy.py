@@ -177,7 +177,7 @@ def with_topic(batch: pa.RecordBatch | pa.Table, topic: str) -> pa.Table:
     count = batch.num_rows
     given = {name: batch[name] for name in batch.schema.names if name in FILE_COLUMNS.names}
     columns = given | {
-        "subject": pa.array([topic] * count, pa.string()),
+        "subject": pa.repeat(pa.scalar(topic, pa.string()), count),
         "time": message_rows.time_of(batch["ts_ns"]),
         "deadline_ns": pa.nulls(count, pa.int64()),
         "marker": pa.repeat(pa.scalar(value=False), count),
