@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from retention.schemas.files import SUBJECT_COUNTS
 from retention.storage.checksum import stripped, with_hash
@@ -36,11 +37,25 @@ class SubjectDigest:
 
 
 def count_subjects(rows: pa.Table) -> pa.Table:
-    """The subject digest of rows with `subject` and `seq`: shape `SUBJECT_COUNTS`, sorted by subject."""
-    counted = rows.group_by("subject", use_threads=False).aggregate(
-        [("seq", "count"), ("seq", "max")]
+    """The subject digest of rows with `subject`, as strings or codes of a dictionary, and `seq`.
+
+    Returns:
+        Shape `SUBJECT_COUNTS`, sorted by subject.
+    """
+    subjects, names = rows["subject"], None
+    if pa.types.is_dictionary(subjects.type):
+        coded = subjects.combine_chunks()
+        # Other writers may repeat a subject in a dictionary.
+        is_unique = pc.count_distinct(coded.dictionary).as_py() == len(coded.dictionary)
+        names = coded.dictionary if is_unique else None
+        subjects = coded.indices if is_unique else coded.cast(pa.string())
+    counted = (
+        pa.table({"subject": subjects, "seq": rows["seq"]})
+        .group_by("subject", use_threads=False)
+        .aggregate([("seq", "count"), ("seq", "max")])
     )
-    columns = [counted["subject"], counted["seq_count"], counted["seq_max"]]
+    found = counted["subject"] if names is None else names.take(counted["subject"])
+    columns = [found, counted["seq_count"], counted["seq_max"]]
     return pa.table(columns, schema=SUBJECT_COUNTS).sort_by("subject")
 
 

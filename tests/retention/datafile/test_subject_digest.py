@@ -22,6 +22,23 @@ def test_a_digest_counts_each_subject_once_sorted_and_comes_back_as_it_was() -> 
         assert found.ids == ids
 
 
+def test_codes_of_dictionaries_are_counted_as_their_subjects() -> None:
+    chunks = [
+        pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(names))
+        for codes, names in (([0, 1], ["b", "unused"]), ([2, 0, 2], ["b", "c", "a"]))
+    ]
+    coded = pa.table({"subject": pa.chunked_array(chunks), "seq": [1, 2, 3, 4, 5]})
+    plain = coded.set_column(0, "subject", coded["subject"].cast(pa.string()))
+    assert count_subjects(coded).equals(count_subjects(plain))
+    assert count_subjects(coded.slice(0, 0)).num_rows == 0
+
+
+def test_a_subject_twice_in_a_dictionary_is_one_subject() -> None:
+    codes, names = pa.array([0, 1, 1], pa.int32()), pa.array(["a", "a"])
+    rows = pa.table({"subject": pa.DictionaryArray.from_arrays(codes, names), "seq": [1, 2, 3]})
+    assert count_subjects(rows).to_pylist() == [{"subject": "a", "messages": 3, "last_seq": 3}]
+
+
 def test_of_a_digest_with_any_byte_changed_nothing_is_believed(tmp_path: Path) -> None:
     content = pack(SubjectDigest(count_subjects(ROWS), 2))
     digest = digest_at(str(tmp_path / "digest"))

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from retention.formats.iggy import log as log_module
+from retention.formats.iggy import messages as messages_module
 from retention.formats.iggy import source
 from retention.formats.iggy.era import Era
 from retention.formats.iggy.era_08 import Era08
@@ -143,6 +144,7 @@ def test_no_message_comes_in_that_was_not_there(
         window = chance.choices([300, 4_000, 1 << 20], weights=[1, 10, 10])[0]
         for module in (log_module, source):
             monkeypatch.setattr(module, "WINDOW_BYTES", window)
+        monkeypatch.setattr(messages_module, "_STREAK", chance.choice([1, 2, 5, 32]))
         end = chance.choice([None, count])
         rows, findings, next_offset = read(path, era, end)
         seqs = rows["seq"].to_pylist()
