@@ -84,14 +84,11 @@ class CopiedGroups:
 def copied_groups(file: DataFile, opened: pq.ParquetFile, gone: np.ndarray) -> CopiedGroups:
     """The row groups that lose none of the sequences in ascending, disjoint ranges `gone`, shape (n, 2)."""
     metadata = opened.metadata
-    if not metadata.created_by.startswith(_WRITER) or not opened.schema_arrow.equals(FILE_COLUMNS):
+    large = [number for number in range(metadata.num_row_groups) if _is_large(metadata, number)]
+    if not large or not _is_of_this_engine(opened):
         return CopiedGroups(file, opened, frozenset())
-    numbers = (number for number in range(metadata.num_row_groups) if _is_large(metadata, number))
-    return CopiedGroups(
-        file,
-        opened,
-        frozenset(number for number in numbers if _is_outside(gone, seq_bounds(opened, number))),
-    )
+    fitting = (number for number in large if _is_outside(gone, seq_bounds(opened, number)))
+    return CopiedGroups(file, opened, frozenset(fitting))
 
 
 @dataclass(frozen=True)
@@ -153,10 +150,17 @@ def _template() -> Footer:
         return read_footer(source)
 
 
+def _is_of_this_engine(opened: pq.ParquetFile) -> bool:
+    written_by = opened.metadata.created_by
+    return written_by.startswith(_WRITER) and opened.schema_arrow.equals(FILE_COLUMNS)
+
+
 def _is_large(metadata: pq.FileMetaData, number: int) -> bool:
     group = metadata.row_group(number)
+    if group.total_byte_size < LEAST_BYTES:
+        return False
     stored = sum(group.column(at).total_compressed_size for at in range(group.num_columns))
-    return bool(group.total_byte_size >= LEAST_BYTES and stored <= MOST_BYTES)
+    return bool(stored <= MOST_BYTES)
 
 
 def _is_outside(ranges: np.ndarray, bounds: tuple[int, int] | None) -> bool:

@@ -19,6 +19,7 @@ from retention.datafile.rewrite import COLUMNS, with_time
 from retention.datafile.row_groups import (
     has_ordered_groups,
     merged_by_seq,
+    opened_rows_in_order,
     rows_in_order,
     rows_of_group,
 )
@@ -153,7 +154,7 @@ def _parts_of(file: DataFile) -> Iterator[pa.Table | StoredGroup]:
     opened = open_all_messages(file)
     copied = copied_groups(file, opened, ranges_in(file.hidden))
     if not copied.numbers or not has_ordered_groups(opened):
-        yield from rows_in_order(file, COLUMNS)
+        yield from opened_rows_in_order(file, opened, COLUMNS)
         return
     for number in range(opened.metadata.num_row_groups):
         stored = copied.load(number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -34,7 +35,7 @@ def pick_rows(file: DataFile, seqs: np.ndarray, columns: Sequence[str]) -> pa.Ta
     Raises:
         DamagedError: the file cannot be read to its end.
     """
-    shape = _shape(columns)
+    shape = _shape(tuple(columns))
     picked = [batch.cast(shape) for batch in _picked(file, seqs, columns)]
     return pa.concat_tables([shape.empty_table(), *picked]).sort_by("seq")
 
@@ -47,6 +48,17 @@ def rows_in_order(file: DataFile, columns: Sequence[str]) -> Iterator[pa.Table]:
     """
     # Payloads are most of a file.
     opened = open_all_messages(file) if "payload" in columns else open_messages(file)
+    yield from opened_rows_in_order(file, opened, columns)
+
+
+def opened_rows_in_order(
+    file: DataFile, opened: pq.ParquetFile, columns: Sequence[str]
+) -> Iterator[pa.Table]:
+    """All rows of an opened file, as `rows_in_order`.
+
+    Raises:
+        DamagedError: the file cannot be read to its end.
+    """
     if not has_ordered_groups(opened):
         yield read_columns(file, columns)[0]
         return
@@ -72,10 +84,10 @@ def rows_of_group(
     # For a small group, decoding is faster than handing columns to threads.
     is_large = opened.metadata.row_group(number).total_byte_size > SMALL_BYTES
     try:
-        rows = opened.read_row_group(number, list(columns), use_threads=is_large).select(columns)
+        rows = opened.read_row_group(number, list(columns), use_threads=is_large)
     except (OSError, pa.ArrowException) as error:
         raise unreadable_error(file, error) from error
-    return in_sequence_order(visible_rows(file, rows.cast(_shape(columns))))
+    return in_sequence_order(visible_rows(file, _shaped(rows, columns)))
 
 
 def merged_by_seq(sources: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:
@@ -138,5 +150,14 @@ def _may_hold(opened: pq.ParquetFile, group: int, seqs: np.ndarray) -> bool:
     return bool(np.searchsorted(seqs, lowest) < np.searchsorted(seqs, highest, side="right"))
 
 
-def _shape(columns: Sequence[str]) -> pa.Schema:
+def _shaped(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """The rows with these columns in this order, and the types of message tables."""
+    ordered, shape = rows.select(columns), _shape(tuple(columns))
+    if ordered.schema.types == shape.types:
+        return pa.Table.from_arrays(ordered.columns, schema=shape)
+    return ordered.cast(shape)
+
+
+@cache
+def _shape(columns: tuple[str, ...]) -> pa.Schema:
     return pa.schema([FILE_COLUMNS.field(name).with_nullable(nullable=True) for name in columns])
