@@ -52,10 +52,11 @@ def measure(folder: Path, era: str, mebibytes: int, runs: int) -> None:
         seconds, processor, peak = (
             statistics.median(column) for column in zip(*costs, strict=True)
         )
-        rate = log.stat().st_size / seconds / 1e6
+        megabytes = log.stat().st_size / 1e6
         said = f"{peak:.0f}" if peak else ""
         print(
-            f"| {era} | {what} | {seconds:.2f} | {rate:.0f} | {processor:.2f} | {said} |",
+            f"| {era} | {what} | {seconds:.2f} | {megabytes / seconds:.0f} | {processor:.2f} | "
+            f"{megabytes / processor:.0f} | {said} |",
             flush=True,
         )
 

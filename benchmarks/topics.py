@@ -222,8 +222,10 @@ def main() -> int:
         print("|---|---|---|---|---|---|")
         for segments in options.segments:
             _segments(place / str(segments), segments, options.runs)
-        print("\n| era | what | seconds | MB/s | processor seconds | peak MiB |")
-        print("|---|---|---|---|---|---|")
+        print(
+            "\n| era | what | seconds | MB/s | processor seconds | MB/s of a processor | peak MiB |"
+        )
+        print("|---|---|---|---|---|---|---|")
         for era in ("0.8", "0.9"):
             iggy_logs.measure(place / era, era, options.mebibytes, options.runs)
     return 0
