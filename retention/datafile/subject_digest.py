@@ -54,8 +54,8 @@ def count_subjects(rows: pa.Table) -> pa.Table:
         .group_by("subject", use_threads=False)
         .aggregate([("seq", "count"), ("seq", "max")])
     )
-    found = counted["subject"] if names is None else names.take(counted["subject"])
-    columns = [found, counted["seq_count"], counted["seq_max"]]
+    subjects = counted["subject"] if names is None else names.take(counted["subject"])
+    columns = [subjects, counted["seq_count"], counted["seq_max"]]
     return pa.table(columns, schema=SUBJECT_COUNTS).sort_by("subject")
 
 
