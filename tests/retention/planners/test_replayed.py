@@ -240,7 +240,7 @@ def test_an_undo_says_what_the_next_pass_removes_again(tmp_path: Path) -> None:
     again = warehouse.show_undo(run)["removed_again"]
     assert again["rules"] == ("duplicate", "refused")
     assert (
-        "first lower duplicate_window, raise the limits that refuse them, or set"
+        "first lower duplicate_window, or raise the limits that refuse them, or set"
         in again["sentence"]
     )
     updating = warehouse_of(tmp_path, mode="update", max_msgs=2)
