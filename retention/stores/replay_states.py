@@ -78,19 +78,17 @@ class ReplayStates:
             return RecordedState(None, epoch=self._epoch)
         place = self._place(number)
         if place is None:
-            raise self._damaged(f"{self._directory}: record {number} of the replay", "is missing")
+            raise self._damaged(f"{self._directory}, number {number}", "is missing")
         try:
             return _read(place)
         except (OSError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
-            raise self._damaged(
-                f"{place}: this record of the replay", f"cannot be read ({error})"
-            ) from error
+            raise self._damaged(place, f"cannot be read ({error})") from error
 
     def _damaged(self, record: str, why: str) -> DamagedError:
         again = command("repair replay", self._layout.stream, options="--yes")
         return DamagedError(
-            f"{record} of stream {self._layout.stream} {why}; nothing was removed; restore it from a copy, or "
-            f"{again} lets the next pass replay what is stored from the beginning"
+            f"{record}: this record of the replay of stream {self._layout.stream} {why}; nothing was removed; "
+            f"restore it from a copy, or {again} lets the next pass replay what is stored from the beginning"
         )
 
     def has(self, number: int) -> bool:

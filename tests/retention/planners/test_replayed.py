@@ -146,7 +146,7 @@ def test_a_pass_without_its_record_removes_nothing_until_it_begins_anew(tmp_path
     record.unlink()
     with pytest.raises(
         DamagedError,
-        match=r"replay: record \d+ of the replay of stream S is missing; .*`retention repair replay S --yes`",
+        match=r"replay, number \d+: this record .* is missing; .*`retention repair replay S --yes`",
     ):
         stream.plan()
     repair = stream.repair_lost_replay()
