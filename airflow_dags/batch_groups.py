@@ -9,7 +9,7 @@ from airflow.sdk import AssetAlias, TaskGroup, task_group
 from airflow_dags.batch_tasks import BatchOperator, FailedOperator, OutcomesOperator
 from airflow_dags.batches import Batch
 from airflow_dags.groups import Work, steps_from_approval
-from airflow_dags.steps import MAINTAIN, PLAN, RECLAIM, Step
+from airflow_dags.steps import MAINTAIN, PLAN, RECLAIM, SYNC_ALL, Step
 from airflow_dags.tasks import Before
 
 _INDEX = "map_index_template"
@@ -17,7 +17,7 @@ _MOST_CHARACTERS = 200
 
 
 def batch_tasks(work: Work, batch: Batch) -> Any:
-    """Create the tasks of a batch; returns the first.
+    """Create the tasks of a batch, with a sync before the pass if it has copies; returns the first.
 
     A pass processes all its streams. Streams that the pass refuses to change are planned; those
     that need an approval continue in a task group mapped over their plans. Each failed stream has a
@@ -26,7 +26,9 @@ def batch_tasks(work: Work, batch: Batch) -> Any:
     alias = AssetAlias(work.dag_id)
     callbacks = {"on_failure_callback": work.started["on_failure_callback"]}
     with TaskGroup(batch.id, group_display_name=batch.title):
-        apply = _step(work, MAINTAIN, batch=batch, outlets=[alias])
+        # A sync is skipped in a run without copies, and the pass still runs.
+        rule = {"trigger_rule": "none_failed"} if batch.copies else {}
+        apply = _step(work, MAINTAIN, batch=batch, outlets=[alias], **rule)
         plan = _step(work, PLAN, batch=batch, trigger_rule="none_failed")
         reclaim = _step(work, RECLAIM, batch=batch)
         outcomes = OutcomesOperator(
@@ -50,7 +52,12 @@ def batch_tasks(work: Work, batch: Batch) -> Any:
             steps_from_approval(work, alias, before=Before(plan=plan.task_id), **index)
 
         asked.expand(planned=plan.output)
-    return apply
+        if not batch.copies:
+            return apply
+        sync = _step(work, SYNC_ALL, batch=batch)
+        sync >> apply
+        sync >> outcomes
+    return sync
 
 
 def _step(work: Work, step: Step, **options: Any) -> Any:

@@ -12,7 +12,6 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_dags.assets import update_assets
 from airflow_dags.batches import Batch
-from airflow_dags.ending import BUSY
 from airflow_dags.engine import Engine
 from airflow_dags.files import report_path
 from airflow_dags.record import (
@@ -32,7 +31,7 @@ from airflow_dags.running import (
     say_last,
     skip_task,
 )
-from airflow_dags.steps import MAINTAIN, PLAN, RECLAIM, Counts, Past, Step, is_nothing
+from airflow_dags.steps import MAINTAIN, PLAN, RECLAIM, SYNC_ALL, Counts, Past, Step, is_nothing
 from airflow_dags.tasks import beside, counts_of
 
 log = logging.getLogger(__name__)
@@ -46,8 +45,8 @@ COUNTS = "counts"
 class BatchTask(JobTask[list[Counts]]):
     """A step of a batch: one job on many streams.
 
-    Failed streams and streams that need an approval leave the batch. Busy streams are retried,
-    without the others.
+    Failed streams and streams that need an approval leave the batch. Busy streams, and copies whose
+    server does not answer, are retried without the others.
     """
 
     batch: Batch
@@ -62,7 +61,7 @@ class BatchTask(JobTask[list[Counts]]):
         arguments = self.step.arguments(self._past(params, applied, context))
         record = self._record(streams, arguments, context)
         ti = context["ti"]
-        is_over = not record.busy or ti.try_number > ti.max_tries
+        is_over = not record.passing(self.step) or ti.try_number > ti.max_tries
         record.write(self._kept(self.step, context), is_over=is_over)
         return self._end(record, params, context, is_over=is_over)
 
@@ -74,7 +73,21 @@ class BatchTask(JobTask[list[Counts]]):
             skip_task(context, f"{self.batch.id} has none of the streams of this run")
         if params.get("dry_run") and self.step is not PLAN:
             skip_task(context, "a dry run plans and does nothing else")
-        return streams
+        if self.step is SYNC_ALL:
+            copies = [name for name in streams if name in self.batch.copies]
+            return copies or skip_task(context, f"{self.batch.id}: the run chooses no copies")
+        return self._in_step(streams, params, context)
+
+    def _in_step(
+        self, streams: list[str], params: Mapping[str, Any], context: Context
+    ) -> list[str]:
+        """The streams without a failed sync; the task is skipped if there are none."""
+        synced = read_record(self._kept(SYNC_ALL, context)) if self.batch.copies else None
+        if synced is None:
+            return streams
+        failed = {failure["stream"] for failure in synced.failures(SYNC_ALL, params)}
+        left = [name for name in streams if name not in failed]
+        return left or skip_task(context, f"{self.batch.id}: `sync` has left no stream to work on")
 
     def _left(self, applied: Record, params: Mapping[str, Any], context: Context) -> list[str]:
         """The streams that the pass leaves to a step; the task is skipped if there are none."""
@@ -104,7 +117,7 @@ class BatchTask(JobTask[list[Counts]]):
         if before is None or before.is_over or before.arguments != arguments:
             before = None
             self._forget(context)
-        settled = {} if before is None else before.settled
+        settled = {} if before is None else before.settled(self.step)
         left = [name for name in streams if name not in settled]
         ending, path = self.run_job(self.batch.id, left, arguments, context)
         report = ending.report or {}
@@ -113,7 +126,7 @@ class BatchTask(JobTask[list[Counts]]):
         for compaction in report.get("compactions", ()):
             entries[compaction["stream"]]["compaction"] = compaction
         if "as_of_ns" not in report or (ending.code and not any(map(has_failed, entries.values()))):
-            fail(ending)
+            fail(self.step, ending)
         return Record(arguments, report["as_of_ns"], str(path), streams, {**settled, **entries})
 
     def _end(
@@ -130,10 +143,10 @@ class BatchTask(JobTask[list[Counts]]):
         changed = {name: each for name, each in counts.items() if not is_nothing(step, each)}
         ti.xcom_push(key=COUNTS, value=totals(step, record, params, changed))
         if not is_over:
-            busy = record.busy
+            first, *others = record.passing(step)
             raise AirflowException(
-                f"{self.batch.id}: {len(busy):,} of {len(record.streams):,} streams, {busy[0]} first, are busy and "
-                f"are tried again without the others (exit code {BUSY})"
+                f"{self.batch.id}: {1 + len(others):,} of {len(record.streams):,} streams are tried again without the "
+                f"others; the first: {first['sentence']} (exit code {first['exit_code']})"
             )
         for name, each in changed.items():
             if each.get("messages") or each.get("markers") or each.get("rows"):
@@ -163,7 +176,7 @@ class OutcomesOperator(BaseOperator):  # type: ignore[misc]
     def __init__(self, *, engine: Engine, verify: Step | None = None, **options: Any) -> None:
         super().__init__(**options)
         self.engine = engine
-        self.steps = STEPS if verify is None else (*STEPS, verify)
+        self.steps = (SYNC_ALL, *STEPS) if verify is None else (SYNC_ALL, *STEPS, verify)
 
     def execute(self, context: Context) -> list[Failure]:
         """The failures, one for each failing task.

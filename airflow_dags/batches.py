@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_dags.streams import Listed, group_id
 
@@ -21,6 +21,8 @@ class Batch:
     title: str
     """Its display name in Airflow."""
     streams: tuple[str, ...]
+    copies: frozenset[str] = frozenset()
+    """Those of the streams that a sync copies from a live server."""
 
 
 def batches(listed: Sequence[Listed], by: int | str) -> list[Batch]:
@@ -34,6 +36,13 @@ def batches(listed: Sequence[Listed], by: int | str) -> list[Batch]:
     Raises:
         ValueError: `by` is neither.
     """
+    copies = frozenset(stream.name for stream in listed if stream.is_copy)
+    return [
+        replace(batch, copies=copies.intersection(batch.streams)) for batch in _batches(listed, by)
+    ]
+
+
+def _batches(listed: Sequence[Listed], by: int | str) -> list[Batch]:
     if isinstance(by, str) and by in _KEYS:
         return list(_by_key(listed, by))
     if isinstance(by, bool) or not isinstance(by, int) or not 1 <= by <= MOST_STREAMS:

@@ -47,21 +47,24 @@ class Record:
     is_over: bool = False
     """Whether no retry follows for busy streams."""
 
-    @property
-    def busy(self) -> list[str]:
-        """The streams busy with another run."""
-        return [name for name, entry in self.entries.items() if _code(entry) == BUSY]
+    def passing(self, step: Step) -> list[Failure]:
+        """The failures that may pass: of streams busy with another run, and those of the step's own."""
+        codes = (BUSY, *step.passing)
+        return [
+            failure_of_error(step, name, entry)
+            for name, entry in self.entries.items()
+            if _code(entry) in codes
+        ]
 
     @property
     def refused(self) -> list[str]:
         """The streams refused by the job because of a guard or `approve`."""
         return [name for name, entry in self.entries.items() if _code(entry) == _REFUSED]
 
-    @property
-    def settled(self) -> dict[str, Entry]:
+    def settled(self, step: Step) -> dict[str, Entry]:
         """The entries of the other streams."""
-        busy = set(self.busy)
-        return {name: entry for name, entry in self.entries.items() if name not in busy}
+        passing = {failure["stream"] for failure in self.passing(step)}
+        return {name: entry for name, entry in self.entries.items() if name not in passing}
 
     def failures(self, step: Step, params: Mapping[str, Any]) -> list[Failure]:
         """The streams that failed, or have a plan that would be refused."""
@@ -100,16 +103,23 @@ def read_record(path: Path) -> Record | None:
 
 def failure_of(step: Step, name: str, entry: Entry, params: Mapping[str, Any]) -> Failure | None:
     """The failure of an entry; None: there is none."""
-    failed, error = step.name, _error(entry)
-    if error:
-        failed = step.name if error_of(entry) else COMPACT.name
-        sentence, code = str(error["message"]), int(error["exit_code"])
-    else:
-        refused = refusal(step, step.counts(entry), Past(params))
-        if refused is None:
-            return None
-        sentence, code = refused, _REFUSED
-    return {"stream": name, "step": failed, "sentence": sentence, "exit_code": code}
+    if _error(entry):
+        return failure_of_error(step, name, entry)
+    refused = refusal(step, step.counts(entry), Past(params))
+    if refused is None:
+        return None
+    return {"stream": name, "step": step.name, "sentence": refused, "exit_code": _REFUSED}
+
+
+def failure_of_error(step: Step, name: str, entry: Entry) -> Failure:
+    """The failure of an entry with an error."""
+    error = _error(entry)
+    return {
+        "stream": name,
+        "step": step.name if error_of(entry) else COMPACT.name,
+        "sentence": str(error["message"]),
+        "exit_code": int(error["exit_code"]),
+    }
 
 
 def first_failures(failures: Sequence[Failure]) -> list[Failure]:

@@ -124,14 +124,15 @@ class JobTask(Launcher, Generic[Result]):
         return ending, path
 
 
-def fail(ending: Ending) -> NoReturn:
-    """Fail a task after its job failed, finally or for a retry.
+def fail(step: Step, ending: Ending) -> NoReturn:
+    """Fail the task of a step after its job failed, finally or for a retry.
 
     Raises:
         AirflowFailException: a retry would fail, too.
         AirflowException: a retry may help.
     """
-    kind = AirflowException if ending.is_to_be_tried_again else AirflowFailException
+    may_pass = ending.is_to_be_tried_again or ending.code in step.passing
+    kind = AirflowException if may_pass else AirflowFailException
     raise kind(f"{ending.sentence} (exit code {ending.code})")
 
 

@@ -53,6 +53,8 @@ class Step:
     amounts: tuple[str, ...]
     """The names of the counts that are all 0 if the step changes nothing."""
     in_dry_run: bool = field(default=False)
+    passing: tuple[int, ...] = ()
+    """The exit codes of failures that may pass, besides those of busy streams and ended jobs."""
 
     def counts(self, entry: Mapping[str, Any]) -> Counts:
         """The counts in a report's entry of a stream.
@@ -256,8 +258,12 @@ def _sync_counts(entry: Mapping[str, Any]) -> Counts:
     return {name: entry[name] for name in ("origin", "messages", "bytes", "missed", "behind")}
 
 
-SYNC = Step("sync", "sync", lambda _: [], _sync_counts, ("origin",))
+_UNREACHED = 1
+"""The exit code of a sync whose server does not answer."""
+SYNC = Step("sync", "sync", lambda _: [], _sync_counts, ("origin",), passing=(_UNREACHED,))
 """A sync of a stream; it always did something, so that the steps after it are not skipped."""
+SYNC_ALL = Step("sync", "sync", lambda _: [], _sync_counts, ("messages",), passing=(_UNREACHED,))
+"""A sync of many streams by one job."""
 PLAN = Step("plan", "plan", _plan_arguments, _plan_counts, ("would_change",), in_dry_run=True)
 APPLY = Step("apply", "retain", _apply_arguments, _apply_counts, ("messages", "markers", "rows"))
 COMPACT = Step("compact", "compact", lambda _: ["--configured"], _compaction_counts, ("merges",))

@@ -84,7 +84,7 @@ class StepTask(OneStream, JobTask[Counts]):
 
     def _judge(self, ending: Ending, path: Path, context: Context, past: Past) -> Counts:
         if ending.code != 0 or ending.report is None:
-            fail(ending)
+            fail(self.step, ending)
         counts = counts_of(
             self.engine, self.step, ending.entry, ending.report["as_of_ns"], str(path)
         )

@@ -19,13 +19,13 @@ def check_synced(opened: OpenedStream) -> Iterator[Finding]:
         return
     differs = False
     both = [key for key in _TOGETHER if getattr(config, key) > 0]
-    if both and config.max_msgs_per_subject > 0:
+    if both and config.max_msgs_per_subject > 0 and config.mode == "update":
         differs = True
         yield warning(
             "sync",
             f"{' and '.join(both)} counts messages here that max_msgs_per_subject removes in the same pass, while the "
             "server applies both at each message: a pass may remove last values of subjects that the server keeps",
-            f"leave {' and '.join(both)} out here, or raise it by what comes between two passes",
+            f"set `mode: replay`, or leave {' and '.join(both)} out here, or raise it by what comes between two passes",
             opened.name,
         )
     server = kept_configuration(opened)

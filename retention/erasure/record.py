@@ -190,7 +190,19 @@ class Erasures:
 
     def has_report(self, erasure: str) -> bool:
         """Whether an erasure has a report, so that only its key and its needles may be left."""
-        return files.length(self._place(erasure + REPORT)) is not None
+        return files.length(self.report(erasure)) is not None
+
+    def has_intact_report(self, erasure: str) -> bool:
+        """Whether an erasure has a report, as it was written."""
+        try:
+            verified(parse_json(files.read_bytes(self.report(erasure)) or b""))
+        except (ValueError, AttributeError):
+            return False
+        return True
+
+    def report(self, erasure: str) -> str:
+        """The location of the report of an erasure."""
+        return self._place(erasure + REPORT)
 
     def write(self, record: ErasureRecord) -> None:
         """Write the record of an erasure, in place of the one before."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,13 +41,22 @@ class Lag:
     It is exact if only time makes messages due; an excess over a number or size, and messages released by consumers,
     count since the last applied pass, or, if there was none, since the stream's oldest message.
     """
+    is_known: bool = True
+    """Whether metadata tells anything about it; the bounds are 0 otherwise."""
 
-    def behind_ns(self, as_of_ns: int) -> int:
-        """The time by which the stream is behind its policy at an instant, nanoseconds; 0: it is not."""
+    def behind_ns(self, as_of_ns: int) -> int | None:
+        """The time by which the stream is behind its policy at an instant, nanoseconds.
+
+        0: it is not behind; None: it is not known.
+        """
+        if not self.is_known:
+            return None
         return 0 if self.since_ns is None else max(as_of_ns - self.since_ns, 0)
 
 
 NO_LAG = Lag(0, 0)
+UNKNOWN_LAG = Lag(0, 0, is_known=False)
+"""The lag of a stream with messages whose passes replay: metadata does not tell what happened at each publish."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +106,7 @@ def look(opened: OpenedStream, as_of_ns: int) -> LagReading:
     inventory = opened.store.inventory(opened.store.snapshot())
     policy = opened.config.policy()
     if policy.mode == "replay":
-        # Metadata does not tell what happened at each publish.
-        return LagReading(NO_LAG, inventory.files)
+        return LagReading(_replay_lag(opened, inventory.files), inventory.files)
     if policy.rests_on_consumers:
         return LagReading(consumers_lag(opened, inventory, as_of_ns), inventory.files)
     with Engines("local") as engines:
@@ -138,6 +146,11 @@ def consumers_lag(opened: OpenedStream, inventory: Inventory, as_of_ns: int) -> 
     except RefusedError:
         return None
     return _since(lag, _last_pass(opened, inventory.files), as_of_ns) if lag.messages else lag
+
+
+def _replay_lag(opened: OpenedStream, files: pa.Table) -> Lag:
+    """The lag of a stream whose passes replay: not known, and of the urgency of all that came since the last pass."""
+    return replace(UNKNOWN_LAG, since_ns=_last_pass(opened, files)) if files.num_rows else NO_LAG
 
 
 def topic_lag(opened: OpenedStream, topic: TopicConfig, planning: TopicPlanning) -> Lag:

@@ -24,7 +24,7 @@ from retention.datafile.segment_writer import PARTITION
 from retention.engines.select import Engines
 from retention.erasure.record import ErasureRecord, Erasures
 from retention.errors import StorageError
-from retention.inspect.lag import NO_LAG, Lag, consumers_lag, stream_lag, topic_lag
+from retention.inspect.lag import NO_LAG, UNKNOWN_LAG, Lag, consumers_lag, stream_lag, topic_lag
 from retention.inspect.latest import last_seqs, pick_latest
 from retention.inspect.topic_state import TopicState, topic_state_of
 from retention.plan.ahead_of_clock import AheadOfClock
@@ -248,7 +248,8 @@ def _behind_and_ahead(
     """Compute the minimum that a pass would remove now, the forecast, and the overdue messages."""
     policy = opened.config.policy()
     if policy.mode == "replay":
-        return NO_LAG, NOTHING_FORETOLD, None
+        lag = UNKNOWN_LAG if inventory.files.num_rows else NO_LAG
+        return lag, NOTHING_FORETOLD, None
     if policy.rests_on_consumers:
         return consumers_lag(opened, inventory, as_of_ns), NOTHING_FORETOLD, None
     with Engines("local") as engines:

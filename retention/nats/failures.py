@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import socket
 import ssl
 
@@ -12,6 +14,7 @@ from retention.nats.settings import ConnectionSettings
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNEXPECTED_MESSAGE")
 """Reasons of OpenSSL for an answer that is no TLS."""
 _AUTHORIZATION = ("authorization violation", "authentication", "user ")
+_ERRNO = re.compile(r"\[Errno (\d+)\]")
 
 
 class NoTlsError(ssl.SSLError):
@@ -33,9 +36,14 @@ def failure_to_open(settings: ConnectionSettings, error: Exception | None) -> Re
     if isinstance(error, socket.gaierror):
         return ServerError(f"{hosts}: {error.strerror}; correct the host in the server's URL")
     if isinstance(error, OSError):
-        why = error.strerror or str(error) or type(error).__name__
-        return ServerError(f"{hosts}: {why}; start the server, or correct its URL")
+        return ServerError(f"{hosts}: {_why(error)}; start the server, or correct its URL")
     return _refusal(settings, str(error))
+
+
+def _why(error: OSError) -> str:
+    """The operating system's words for a connection that failed, at the first of several addresses."""
+    code = error.errno or next(map(int, _ERRNO.findall(str(error))), 0)
+    return os.strerror(code) if code else str(error) or type(error).__name__
 
 
 def _refusal(settings: ConnectionSettings, text: str) -> RetentionError:

@@ -6,11 +6,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from retention.core.policy import Policy
-from retention.rules import INTEREST, WORKQUEUE
+from retention.rules import DUPLICATE, INTEREST, REFUSED, WORKQUEUE
 from retention.rules.acting import settings_of
 
 _GUARD = "guards: {max_removed_share: 0%}"
 _RELEASES = frozenset({INTEREST, WORKQUEUE})
+_ANSWERS = {
+    REFUSED: "raise the limits that refuse them",
+    DUPLICATE: "lower duplicate_window",
+}
+"""A server's answer to a publish, the rule of a pass that replays → the way to get another one."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,7 @@ def removed_again(by_rule: Iterable[str], then: Policy, now: Policy) -> RemovedA
     """The rules by which the next pass removes the messages of an undone run; None: no rule certainly does.
 
     A pass does not repeat a requested removal (delete, purge, drop). A limit raised or deleted
-    since may keep the messages.
+    since may keep the messages, and so may another mode.
 
     Args:
         by_rule: the rules by which the run removed messages.
@@ -49,10 +54,12 @@ def removed_again(by_rule: Iterable[str], then: Policy, now: Policy) -> RemovedA
 
 
 def _repeated(by_rule: Iterable[str], then: Policy, now: Policy) -> Iterator[tuple[str, str]]:
-    """The rules that remove the same messages again, each with its limit; a release by consumers has none."""
+    """The rules that remove the same messages again, each with its limit; releases and answers have none."""
+    if then.mode != now.mode:
+        return
     settings = settings_of(now)
     for rule in by_rule:
-        if rule in _RELEASES and rule == now.retention:
+        if rule == now.retention or (rule in _ANSWERS and then == now):
             yield rule, ""
         elif rule in settings:
             before, limit = settings[rule].of(then), settings[rule].of(now)
@@ -62,8 +69,10 @@ def _repeated(by_rule: Iterable[str], then: Policy, now: Policy) -> Iterator[tup
 
 def _ways(rules: Iterable[str]) -> Iterable[str]:
     """All ways, except guards, to keep messages that these rules remove."""
-    raised = [rule for rule in rules if rule not in _RELEASES and rule != "msg_ttl"]
+    rules = list(rules)
+    raised = [rule for rule in rules if rule not in {*_RELEASES, *_ANSWERS, "msg_ttl"}]
     if raised:
         yield f"raise {' and '.join(raised)} in the configuration"
+    yield from (_ANSWERS[rule] for rule in rules if rule in _ANSWERS)
     if _RELEASES.intersection(rules):
         yield "add a consumer that needs them"

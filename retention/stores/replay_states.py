@@ -77,16 +77,19 @@ class ReplayStates:
         if not number:
             return RecordedState(None, epoch=self._epoch)
         place = self._place(number)
+        if place is None:
+            raise self._damaged(f"{self._directory}, number {number}", "is missing")
         try:
             return _read(place)
         except (OSError, KeyError, TypeError, ValueError, pa.ArrowException) as error:
-            missing = isinstance(error, FileNotFoundError)
-            why = "is missing" if missing else f"cannot be read ({error})"
-            again = command("repair replay", self._layout.stream, options="--yes")
-            raise DamagedError(
-                f"{place}: this record of the replay of stream {self._layout.stream} {why}; nothing was removed; "
-                f"restore it from a copy, or {again} lets the next pass replay what is stored from the beginning"
-            ) from error
+            raise self._damaged(place, f"cannot be read ({error})") from error
+
+    def _damaged(self, record: str, why: str) -> DamagedError:
+        again = command("repair replay", self._layout.stream, options="--yes")
+        return DamagedError(
+            f"{record}: this record of the replay of stream {self._layout.stream} {why}; nothing was removed; "
+            f"restore it from a copy, or {again} lets the next pass replay what is stored from the beginning"
+        )
 
     def has(self, number: int) -> bool:
         """Whether the record with a number exists."""
@@ -108,19 +111,23 @@ class ReplayStates:
         return number
 
     def forget(self, digests: pa.Array) -> int:
-        """Take ids out of every record, by their digests; their number."""
-        forgotten = 0
+        """Take ids out of every record, by their digests; returns their number.
+
+        A record without its last id compares no expected one any more: no message is removed on a guess.
+        """
+        forgotten, erased = 0, digests.cast(pa.binary())
         for name in self._names():
             place = files.join(self._directory, name)
             recorded = _read(place)
             if recorded.state is None:
                 continue
-            ids = recorded.state.ids
-            left = ids.filter(
-                pc.invert(pc.is_in(ids["digest"], value_set=digests.cast(pa.binary())))
-            )
-            if left.num_rows < ids.num_rows:
-                _write(place, replace(recorded, state=replace(recorded.state, ids=left)))
+            state, ids = recorded.state, recorded.state.ids
+            left = ids.filter(pc.invert(pc.is_in(ids["digest"], value_set=erased)))
+            after = replace(state, ids=left)
+            if pc.is_in(pa.scalar(state.last_id), value_set=erased).as_py():
+                after = replace(after, last_id=b"", is_complete=False)
+            if after.last_id != state.last_id or left.num_rows < ids.num_rows:
+                _write(place, replace(recorded, state=after))
                 forgotten += ids.num_rows - left.num_rows
         return forgotten
 
@@ -136,10 +143,11 @@ class ReplayStates:
             files.delete(files.join(self._directory, name) for name in spent)
             reached(Step.REPLAY_TIDIED)
 
-    def _place(self, number: int) -> str:
+    def _place(self, number: int) -> str | None:
+        """The file of the record with a number; None: it is missing."""
         beginning = _beginning(number)
         name = next((name for name in self._names() if name.startswith(beginning)), None)
-        return files.join(self._directory, name or f"{beginning}*.parquet")
+        return None if name is None else files.join(self._directory, name)
 
     def _named(self, number: int, now_ns: int) -> str:
         name = f"{number:0{_DIGITS}d}-{max(now_ns, 0):0{_DIGITS}d}.parquet"

@@ -10,6 +10,7 @@ from functools import cached_property, partial
 import numpy as np
 import pyarrow.compute as pc
 
+from retention.apply.erasure_run import erasures_of
 from retention.apply.replay import missing_records
 from retention.apply.undo_records import find_ranges, kept_runs, read_record
 from retention.consumers.state import contradictions
@@ -35,6 +36,7 @@ from retention.stores.layout import is_ours
 from retention.stores.offset_table import OffsetTable
 from retention.stores.pauses import PauseRecords
 from retention.stores.table_format import Inspection
+from retention.verify.erasure_reports import damaged_reports
 from retention.verify.finding import Check, Damage, ledger_damages
 from retention.verify.removed import removed_sequences
 
@@ -363,6 +365,11 @@ def check_ledger(stream: StreamToVerify) -> Iterator[Damage]:
     yield from ledger_damages(opened.ledger, opened.name, partial(missing_records, opened))
 
 
+def check_erasures(stream: StreamToVerify) -> Iterator[Damage]:
+    """Each erasure that ended has an intact report."""
+    yield from damaged_reports(erasures_of(stream.opened))
+
+
 STREAM_CHECKS: list[tuple[str, Check[StreamToVerify]]] = [
     ("log", check_log),
     ("sequences", check_duplicates),
@@ -375,5 +382,6 @@ STREAM_CHECKS: list[tuple[str, Check[StreamToVerify]]] = [
     ("consumers", check_consumers),
     ("pauses", check_pauses),
     ("ledger", check_ledger),
+    ("erasures", check_erasures),
 ]
 """The checks of a stream without the content of its files; records of another kind get a function here."""

@@ -16,8 +16,10 @@ from retention.storage.checksum import parse_json
 from retention.storage.digesting import digest_of_file
 from retention.stores.pauses import PauseRecords
 from retention.tables.access import access_of
+from retention.tables.erasures import erasures_of
 from retention.tables.holds import TableHoldRecords
 from retention.tables.opened import OpenedTable
+from retention.verify.erasure_reports import damaged_reports
 from retention.verify.finding import (
     Check,
     Damage,
@@ -122,6 +124,11 @@ def check_chain(about: TableToVerify) -> Iterator[Damage]:
         yield Damage("chain", place, finding, "restore it from a copy of the warehouse")
 
 
+def check_erasures(about: TableToVerify) -> Iterator[Damage]:
+    """Each erasure that ended has an intact report."""
+    yield from damaged_reports(erasures_of(about.table))
+
+
 TABLE_CHECKS: list[tuple[str, Check[TableToVerify]]] = [
     ("size", check_sizes),
     ("vector", check_vectors),
@@ -131,6 +138,7 @@ TABLE_CHECKS: list[tuple[str, Check[TableToVerify]]] = [
     ("chain", check_chain),
     ("pauses", check_pauses),
     ("ledger", check_ledger),
+    ("erasures", check_erasures),
 ]
 """The checks of a table in place; records of another kind get a function here."""
 

@@ -202,12 +202,12 @@ def state_text(state: State) -> list[str]:
 def behind_text(state: State, now_ns: int, most_ns: int) -> str:
     """The sentence for a stream that was behind its policy for longer than a time; empty if it was not.
 
-    A stream of unknown lag counts as behind.
+    A stream whose next pass would be refused counts as behind; one whose passes replay never does.
     """
     if state.lag is None:
         return f"{state.stream}: {lag_text(state)}"
     behind_ns = state.lag.behind_ns(now_ns)
-    if behind_ns <= most_ns:
+    if behind_ns is None or behind_ns <= most_ns:
         return ""
     return (
         f"{state.stream}: behind its policy for {brief_duration(behind_ns)}, longer than {brief_duration(most_ns)}: "
@@ -255,6 +255,8 @@ def lag_text(state: State) -> str:
 def _lag_clause(state: State) -> str:
     if state.lag is None:
         return "a consumer contradicts itself: the next pass is refused and names it"
+    if not state.lag.is_known:
+        return "lag not known: a pass replays"
     if not state.lag.messages:
         stay = state.overdue is not None and state.overdue.messages_at_least
         return "up to date, except old messages after a younger one" if stay else "up to date"

@@ -151,7 +151,5 @@ def test_a_busy_stream_is_tried_again_without_the_others(
     entries = json.loads(second.read_text(encoding="utf-8"))["streams"]
     assert [entry["stream"] for entry in entries] == ["QUIET"]
     assert events(client, run) == {"retention/ORDERS": [3], "retention/QUIET": [2]}
-    sentence = (
-        "batch-1: 1 of 2 streams, QUIET first, are busy and are tried again without the others"
-    )
+    sentence = "batch-1: 1 of 2 streams are tried again without the others; the first: QUIET: "
     assert sentence in caplog.text

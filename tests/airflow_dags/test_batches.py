@@ -14,7 +14,7 @@ from airflow_dags.record import (
     read_record,
     totals,
 )
-from airflow_dags.steps import APPLY, MAINTAIN, PLAN, Past
+from airflow_dags.steps import APPLY, MAINTAIN, PLAN, SYNC_ALL, Past
 from airflow_dags.streams import Listed
 
 LISTED = [
@@ -39,6 +39,7 @@ PLANNED = NOTHING | {
     "grace": "7d",
 }
 ERROR = {"exit_code": 6, "message": "D: damaged"}
+COPIED = {"origin": "C", "messages": 3, "bytes": 9, "missed": 0, "behind": 0}
 BUSY = {"exit_code": 75, "message": "B: busy"}
 
 
@@ -126,7 +127,7 @@ PASSES = record(
 
 def test_a_pass_and_its_compaction_are_told_together() -> None:
     assert PASSES.refused == ["C"]
-    assert PASSES.busy == ["D"]
+    assert [each["stream"] for each in PASSES.passing(MAINTAIN)] == ["D"]
     assert PASSES.remaining(MAINTAIN, {}) == ["A"]
     failed = [(each["stream"], each["step"]) for each in PASSES.failures(MAINTAIN, {})]
     assert failed == [("B", "compact"), ("C", "apply"), ("D", "compact")]
@@ -175,13 +176,31 @@ def test_busy_streams_alone_are_tried_again(tmp_path: Path) -> None:
     first.write(path, is_over=False)
     kept = read_record(path)
     assert kept == first
-    assert (list(kept.settled), kept.busy) == (["A", "D"], ["B"])
+    assert list(kept.settled(APPLY)) == ["A", "D"]
+    assert [each["stream"] for each in kept.passing(APPLY)] == ["B"]
     first.write(path, is_over=True)
     kept = read_record(path)
     assert kept is not None
     assert kept.is_over
     path.write_text("{", encoding="utf-8")
     assert read_record(path) is None
+
+
+def test_a_copy_whose_server_does_not_answer_is_tried_again_by_its_sync_alone() -> None:
+    unreached = {"error": {"exit_code": 1, "message": "A: no answer"}}
+    synced = record({"A": unreached, "B": {"error": ERROR}, "C": COPIED})
+    assert synced.passing(SYNC_ALL) == [
+        {"stream": "A", "step": "sync", "sentence": "A: no answer", "exit_code": 1}
+    ]
+    assert list(synced.settled(SYNC_ALL)) == ["B", "C"]
+    assert synced.passing(APPLY) == []
+    assert list(lines_of(SYNC_ALL, synced, {}))[-1] == "C  3 messages, 9 bytes"
+
+
+def test_a_batch_knows_its_copies() -> None:
+    listed = [*LISTED, Listed("E", is_copy=True)]
+    assert [batch.copies for batch in batches(listed, 4)] == [frozenset(), {"E"}]
+    assert {"E"} == next(each for each in batches(listed, "tag") if each.id == "no-tag").copies
 
 
 def test_xcom_has_sums_and_the_counts_of_some() -> None:

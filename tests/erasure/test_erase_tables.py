@@ -150,6 +150,9 @@ def test_nothing_is_left_after_the_owner_has_done_what_the_report_lists(
     assert EVE not in json.dumps(report.as_json())
     assert "removed 3" in repr(world.table.explain({"user": EVE})) or world.table.history()
     assert [each.status for each in world.table.runs()] == ["done"] * 2
+    [place] = tmp_path.glob("warehouse/**/erasures/*.report.json")
+    place.unlink()
+    assert "erasures" in [damage.check for damage in world.table.verify().damages]
 
 
 def test_while_the_owner_has_to_do_something_no_row_that_stays_is_read(

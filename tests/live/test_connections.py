@@ -297,7 +297,7 @@ def test_servers_that_cannot_be_reached_are_named(tmp_path: Path) -> None:
     gone = settings_of(f"nats://127.0.0.1:1,{server.url}", None, {})
     sentence = refusal(gone, ServerError)
     assert f"127.0.0.1:1, 127.0.0.1:{server.port}" in sentence
-    assert "start the server" in sentence
+    assert "Connection refused; start the server" in sentence
     nowhere = refusal(settings_of("nats://nowhere.invalid", None, {}), ServerError)
     assert "nowhere.invalid:4222" in nowhere
     assert "correct the host" in nowhere

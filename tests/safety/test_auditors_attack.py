@@ -37,8 +37,7 @@ class Kind:
 
 KINDS = (
     Kind("manifest of the archive, or record of an erasure there", r"^archive/.*/manifests/", BOTH),
-    Kind("record of an erasure", r"_retention/erasures/.*(?<!report)\.json$", BOTH),
-    Kind("report of an erasure", r"_retention/erasures/", frozenset(), "its existence counts; nothing reads it"),
+    Kind("record or report of an erasure", r"_retention/erasures/", BOTH),
     Kind("copy in the archive", r"^archive/.*/messages/", BOTH),
     Kind("label of the archive", r"^archive/", frozenset(), "only for people"),
     Kind("live data file", r"LIVE", BOTH),

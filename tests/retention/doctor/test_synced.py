@@ -23,6 +23,10 @@ def test_the_doctor_says_what_a_pass_would_remove(tmp_path: Path) -> None:
     (finding,) = check_synced(stream.opened)
     assert (finding.result, "last values" in finding.detail) == ("warning", True)
     assert stream.plan().plan.removed_messages == 3
+    assert "`mode: replay`" in finding.remedy
+    replayed = opened(tmp_path, {**both, "mode": "replay"}).stream("COPY")
+    assert [each.result for each in check_synced(replayed.opened)] == ["ok"]
+    assert replayed.plan().plan.removed_messages == 2
     one = opened(tmp_path, {**COPY, "max_msgs_per_subject": 1}).stream("COPY")
     (finding,) = check_synced(one.opened)
     assert finding.result == "ok"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from retention.core.policy import Policy
@@ -13,6 +15,7 @@ AGED = Policy(max_age_ns=30 * DAY, max_msgs=1_000)
 TOPIC = Policy(
     topic=TopicPolicy(1, 1 << 20, 1 << 20, message_expiry_us=DAY // 1_000, max_topic_size=1 << 30)
 )
+REPLAYED = Policy(max_msgs=9, mode="replay")
 GUARD = "set `guards: {max_removed_share: 0%}`, which refuses the pass"
 CASES: dict[str, tuple[tuple[str, ...], Policy, Policy, str | None]] = {
     "a limit that stands": (
@@ -55,6 +58,15 @@ CASES: dict[str, tuple[tuple[str, ...], Policy, Policy, str | None]] = {
         "message_expiry (1d) and max_topic_size (1 GiB); to keep them, first raise message_expiry and max_topic_size "
         f"in the configuration, or {GUARD}",
     ),
+    "refused and answered by a replay": (
+        ("max_msgs", "refused", "duplicate"),
+        REPLAYED,
+        REPLAYED,
+        "max_msgs (9) and refused and duplicate; to keep them, first raise max_msgs in the configuration, or raise the "
+        f"limits that refuse them, or lower duplicate_window, or {GUARD}",
+    ),
+    "refused by other limits": (("refused",), REPLAYED, replace(REPLAYED, max_age_ns=1), None),
+    "another mode": (("max_msgs",), REPLAYED, replace(REPLAYED, mode="update"), None),
     "asked for": (("purge",), AGED, AGED, None),
 }
 

@@ -1,16 +1,23 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from retention.api.stream import Stream
 from retention.api.warehouse import Warehouse
+from retention.core.inventory import Counters
 from retention.core.units import HOUR, SECOND
 from retention.errors import DamagedError, RefusedError, StalePlanError, UsageError
-from retention.inspect.lag import NO_LAG
+from retention.inspect.lag import UNKNOWN_LAG, lag_of
+from retention.planners.replayed import digests_of
 from retention.storage import files
+from retention.stores.replay_states import ReplayStates
+from retention.views.segment_groups import groups_of
+from retention.views.text import behind_text, lag_text
 from tests.support.sandboxes import NOW, opened
 
 
@@ -137,7 +144,10 @@ def test_a_pass_without_its_record_removes_nothing_until_it_begins_anew(tmp_path
         with pytest.raises(DamagedError, match=r"cannot be read .*nothing was removed"):
             stream.plan()
     record.unlink()
-    with pytest.raises(DamagedError, match=r"is missing.*`retention repair replay S --yes`"):
+    with pytest.raises(
+        DamagedError,
+        match=r"replay, number \d+: this record .* is missing; .*`retention repair replay S --yes`",
+    ):
         stream.plan()
     repair = stream.repair_lost_replay()
     assert repair.plan.is_needed
@@ -195,7 +205,81 @@ def test_a_simulation_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="`retention replay S` takes other limits"):
         stream.simulate(max_msgs=1)
     assert stream.replay(max_msgs=1).held()["seq"].to_pylist() == [4]
-    assert (stream.state().lag, stream.state().overdue) == (NO_LAG, None)
+    assert (stream.state().lag, stream.state().overdue) == (UNKNOWN_LAG, None)
+
+
+def test_a_lag_is_not_known_and_as_urgent_as_the_last_pass_is_old(tmp_path: Path) -> None:
+    stream = stream_of(tmp_path, max_msgs=3)
+    append(stream, "abcd")
+    assert lag_text(stream.state()) == "lag not known: a pass replays"
+    assert behind_text(stream.state(), NOW, most_ns=0) == ""
+    lag = lag_of(stream.opened, NOW)
+    assert lag is not None
+    assert (lag.since_ns, lag.behind_ns(NOW)) == (NOW - HOUR, None)
+    stream.plan().apply()
+    assert lag_of(stream.opened, NOW) == replace(UNKNOWN_LAG, since_ns=NOW)
+    stream.delete([2, 3, 4]).apply()
+    assert lag_text(stream.state()) == "up to date"
+
+
+def test_reasons_are_those_of_a_server_at_each_publish(tmp_path: Path) -> None:
+    stream = stream_of(tmp_path, max_msgs=2)
+    append(stream, "abc")
+    later = "max_msgs, exceeded on a server with these limits when it stored a later message"
+    [line, *_] = groups_of(stream.plan().plan)
+    assert line.reasons == (later,)
+    stream.plan().apply()
+    assert later in stream.explain(1).sentence
+
+
+def test_an_undo_says_what_the_next_pass_removes_again(tmp_path: Path) -> None:
+    warehouse = warehouse_of(tmp_path, discard="new", max_msgs=2)
+    append(stream := warehouse.stream("S"), "ab", headers=b"NATS/1.0\r\nNats-Msg-Id: x\r\n\r\n")
+    append(stream, "cd", since=2)
+    run = stream.plan().apply().run
+    again = warehouse.show_undo(run)["removed_again"]
+    assert again["rules"] == ("duplicate", "refused")
+    assert (
+        "first lower duplicate_window, or raise the limits that refuse them, or set"
+        in again["sentence"]
+    )
+    updating = warehouse_of(tmp_path, mode="update", max_msgs=2)
+    assert updating.show_undo(run)["removed_again"] is None
+
+
+def test_erased_ids_leave_every_record_and_nothing_is_removed_on_a_guess(tmp_path: Path) -> None:
+    stream = stream_of(tmp_path, max_msgs_per_subject=1)
+    for at, (subject, message_id) in enumerate([("a", b"x"), ("a", b"kept"), ("b", b"y")]):
+        block = b"NATS/1.0\r\nNats-Msg-Id: " + message_id + b"\r\n\r\n"
+        append(stream, subject, since=at, headers=block)
+    stream.plan().apply()
+    assert {"x", "kept", "y"} == recorded_ids(stream, "x", "kept", "y")
+    stream.erase(seqs=3, reason="request 7").apply()
+    assert recorded_ids(stream, "x", "kept", "y") == {"x", "kept"}
+    assert (
+        ReplayStates(stream.opened.layout, counters_of(stream)).forget(digested(stream, "x")) == 1
+    )
+    assert recorded_ids(stream, "x", "kept", "y") == {"kept"}
+    append(stream, "c", since=3, headers=b"NATS/1.0\r\nNats-Expected-Last-Msg-Id: y\r\n\r\n")
+    assert stream.plan().plan.is_empty
+
+
+def digested(stream: Stream, *message_ids: str) -> pa.Array:
+    return digests_of(stream.opened.store.snapshot().table_id)(list(message_ids))
+
+
+def counters_of(stream: Stream) -> Counters:
+    store = stream.opened.store
+    return store.inventory(store.snapshot()).counters
+
+
+def recorded_ids(stream: Stream, *message_ids: str) -> set[str]:
+    """Those of some ids that the record which counts has, among the remembered ones or as the last one."""
+    state = ReplayStates(stream.opened.layout, counters_of(stream)).read()
+    assert state is not None
+    known = {*state.ids["digest"].to_pylist(), state.last_id}
+    digests = zip(message_ids, digested(stream, *message_ids).to_pylist(), strict=True)
+    return {message_id for message_id, digest in digests if digest in known}
 
 
 def test_records_are_kept_as_long_as_an_undo_needs_them(tmp_path: Path) -> None:

@@ -168,6 +168,7 @@ def play_all(first: int, acts: int, folder: Path) -> tuple[int, list[Failure]]:
         played += len(history.kept)
         print(f"seed {seed}: {len(history.kept)} acts, {played:,} in all", flush=True)
         if failure is not None:
+            print(failure.report(), flush=True)
             failures.append(shrunk(failure))
             print(failures[-1].report(), flush=True)
     return played, failures
