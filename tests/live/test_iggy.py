@@ -20,7 +20,9 @@ from retention.errors import RefusedError, RetentionError, StorageError, UsageEr
 from retention.iggy.connection import Connection
 from retention.iggy.settings import IggySettings, iggy_settings
 from retention.iggy.topic import RemoteTopic
+from retention.ingest.sync.iggy.run import run_topic_sync
 from retention.ingest.sync.iggy.session import TopicSyncOptions
+from retention.ingest.sync.options import SyncBounds
 
 pytest.importorskip("apache_iggy")
 from apache_iggy import Permissions, SendMessage, StreamPermissions, TopicPermissions
@@ -256,6 +258,35 @@ def test_a_server_that_is_away_is_told(server: IggyServer, warehouse: Warehouse)
     server.stop()
     with pytest.raises(StorageError, match=f"Iggy server {server.address}: .*start the server"):
         warehouse.topic(TOPIC).sync()
+
+
+def test_a_server_that_stops_in_the_middle_is_told_and_the_next_sync_goes_on(
+    server: IggyServer, warehouse: Warehouse
+) -> None:
+    server.send(TOPIC, 0, batch(10, 20, 1))
+
+    class Stopping(Connection):
+        left = 4
+        """The topic, a poll, the topic before its commit, and the next poll are answered."""
+
+        def request(self, code: int, body: bytes) -> bytes:
+            answer = super().request(code, body)
+            self.left -= 1
+            if not self.left:
+                server.signal(signal.SIGSTOP)
+            return answer
+
+    settings = IggySettings(server.address, USER, PASSWORD)
+    opened = warehouse.topic(TOPIC).opened
+    with (
+        Stopping(settings, patience_s=0, answered_within_s=2) as connection,
+        pytest.raises(StorageError, match=r"no answer within 2 seconds.*\(5 messages were copied"),
+    ):
+        run_topic_sync(opened, RemoteTopic(connection, STREAM, TOPIC), SyncBounds(batch_messages=5))
+    server.signal(signal.SIGCONT)
+    assert sum(count for count, _ in digest_here(warehouse).values()) == 5
+    assert warehouse.topic(TOPIC).sync().messages == 15
+    assert digest_here(warehouse) == digest_there(server)
 
 
 def test_a_segment_of_unread_messages_stays_for_the_group_that_reads_there(

@@ -75,8 +75,14 @@ class IggyServer:
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         if self._process is not None:
             self._process.send_signal(how)
+            self._process.send_signal(signal.SIGCONT)
             self._process.wait(30)
             self._process = None
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, such as SIGSTOP, and go on."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def call(self, act: Callable[[IggyClient], Awaitable[Any]]) -> Any:
         """One act of the root user, on a connection of its own."""
