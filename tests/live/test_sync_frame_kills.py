@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ SLOW = Pace(pause_s=0.3, left=range(20_000, 40_000))
 BACKLOG = 500
 """The fewest new sequences when a query starts, so that it has something to commit."""
 MOST_READ = 5_000
-PATIENCE_S = 600.0
+PATIENCE_S = 3_600.0
+"""The wait after which a query counts as hanging, seconds; a busy machine gives it little of its time."""
 CHEAP_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 QUERY = f"""
 import sys
@@ -77,12 +79,17 @@ class Query:
         process.kill()
 
     def end(self) -> tuple[int, str]:
-        """Wait for its end; returns the exit code, and the end of its output."""
+        """Wait for its end, and kill what is left; returns the exit code, and the end of its output."""
         try:
             code = self._started.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"the query hangs after {self.steps()}: {self._said()}")
         finally:
             self._started.kill_all()
-        return code, self._log.read_text(errors="replace")[-4_000:]
+        return code, self._said()
+
+    def _said(self) -> str:
+        return self._log.read_text(errors="replace")[-4_000:] if self._log.exists() else ""
 
 
 def kill_one(folder: Path, server: KillableServer, step: Step) -> None:
