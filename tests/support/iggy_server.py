@@ -27,7 +27,7 @@ PROGRAM = os.environ.get("IGGY_SERVER", "")
 USER, PASSWORD = "iggy", "a password that no output shows"
 STREAM = "shop"
 _CREATE_TOPIC, _DELETE_SEGMENTS, _STORE_OFFSET, _CREATE_TOKEN = 302, 503, 121, 42
-_START_S = 60.0
+_START_S = _STOP_S = 600.0
 _OTHERS = {name: value for name, value in os.environ.items() if not name.startswith("IGGY_")}
 """The environment of the server, which refuses variables of this prefix that it does not know."""
 
@@ -76,7 +76,7 @@ class IggyServer:
         if self._process is not None:
             self._process.send_signal(how)
             self._process.send_signal(signal.SIGCONT)
-            self._process.wait(30)
+            self._process.wait(_STOP_S)
             self._process = None
 
     def signal(self, number: signal.Signals) -> None:
