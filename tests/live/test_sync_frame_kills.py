@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -116,11 +117,17 @@ def wait_for(load: Load, seq: int) -> None:
         time.sleep(0.05)
 
 
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[KillableServer]:
+    started = KillableServer(tmp_path)
+    started.start()
+    yield started
+    started.kill()
+
+
 def test_a_killed_query_copies_each_message_once(
-    tmp_path: Path, record_testsuite_property: Any
+    server: KillableServer, tmp_path: Path, record_testsuite_property: Any
 ) -> None:
-    server = KillableServer(tmp_path)
-    server.start()
     with server.connected() as connection:
         connection.request(
             f"STREAM.CREATE.{NAME}", {"name": NAME, "subjects": [f"{NAME}.>"], **LIMITS}
@@ -142,7 +149,6 @@ def test_a_killed_query_copies_each_message_once(
         state = connection.info(NAME)["state"]
         connection.snapshot(NAME, tmp_path / "now.arc")
     assert copy.sync().messages == 0, "the query was up to the end"
-    server.kill()
     assert_holds_all_of(tmp_path)
     record_testsuite_property("queries", f"{KILLS} kills, {state['last_seq']}")
     print(f"{KILLS} kills of the query, {state['last_seq']:,} sequences")
