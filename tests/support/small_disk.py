@@ -22,8 +22,10 @@ def small_disk(place: Path) -> Iterator[Path]:
         or subprocess.run(mount, capture_output=True, check=False).returncode
     ):
         pytest.skip("mounting a small file system is not permitted here")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
 
 
 def fill_disk(place: Path, leave: int) -> Path:
