@@ -17,7 +17,11 @@ if TYPE_CHECKING:
     from apache_iggy import IggyClient, TcpConfig
 
 PATIENCE_S = 30.0
-"""The time, in seconds, for which a request waits for a server that was reached before."""
+"""The time, in seconds, for which a request is repeated while a server that was reached before is away."""
+CONNECTED_WITHIN_S = 10.0
+"""The longest wait for a connection and its login, seconds."""
+ANSWERED_WITHIN_S = 60.0
+"""The longest wait for one answer, seconds. An answer can be a message of 64 MB on a slow line."""
 _RETRY_S = 0.5
 _RECONNECTION_MS = 200
 _UNREACHED = (
@@ -62,16 +66,24 @@ class Requests(Protocol):
 class Connection:
     """A connection, used by one thread, as a context manager.
 
-    A request that finds the server stopped or restarted waits and is sent again; all requests here only read.
+    A request that finds the server stopped or restarted waits and is sent again; all requests here only read. Every
+    wait has an end, also for a server that keeps a connection open and says nothing: Iggy's client waits for ever.
 
     Args:
         settings: the server and the credentials.
-        patience_s: the time for which a request waits for a server that was reached before, seconds.
+        patience_s: the time for which a request is repeated while a server that was reached before is away, seconds.
+        answered_within_s: the longest wait for one answer, seconds; a connection has the shorter of it and its own.
     """
 
-    def __init__(self, settings: IggySettings, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self,
+        settings: IggySettings,
+        patience_s: float = PATIENCE_S,
+        answered_within_s: float = ANSWERED_WITHIN_S,
+    ) -> None:
         self._settings = settings
         self._patience_s = patience_s
+        self._answered_within_s = answered_within_s
         self._loop = asyncio.new_event_loop()
         self._client: IggyClient | None = None
 
@@ -110,7 +122,7 @@ class Connection:
 
         Raises:
             RefusedError: the server refused it; the sentence says what the user may not do.
-            StorageError: the server cannot be reached, for longer than the patience.
+            StorageError: the server cannot be reached, or does not answer, for longer than the patience.
         """
         began = time.monotonic()
         while True:
@@ -119,7 +131,7 @@ class Connection:
                     self._connect()
                 return self._answer(code, body)
             except StorageError:
-                if time.monotonic() - began > self._patience_s:
+                if time.monotonic() - began >= self._patience_s:
                     raise
             self._client = None
             time.sleep(_RETRY_S)
@@ -132,7 +144,8 @@ class Connection:
         async def send() -> bytes:
             return await client.send_binary_request(code, body)
 
-        return self._run(send(), f"it was asked to {name_of_request(code)}")
+        act = f"it was asked to {name_of_request(code)}"
+        return self._run(send(), act, self._answered_within_s)
 
     def _connect(self) -> None:
         client = _client(_tcp_config(self._settings))
@@ -140,12 +153,18 @@ class Connection:
         async def connect() -> None:
             await client.connect()
 
-        self._run(connect(), "a connection was opened")
+        within_s = min(CONNECTED_WITHIN_S, self._answered_within_s)
+        self._run(connect(), "a connection was opened", within_s)
         self._client = client
 
-    def _run(self, call: Coroutine[Any, Any, T], act: str) -> T:
+    def _run(self, call: Coroutine[Any, Any, T], act: str, within_s: float) -> T:
         try:
-            return self._loop.run_until_complete(call)
+            return self._loop.run_until_complete(asyncio.wait_for(call, within_s))
+        except TimeoutError:
+            raise StorageError(
+                f"Iggy server {self.server}: no answer within {within_s:g} seconds, when {act}; nothing was taken; "
+                "look whether the server is stopped or overloaded, and run it again"
+            ) from None
         except RuntimeError as error:
             raise self._sentence(str(error), act) from None
 

@@ -26,7 +26,9 @@ QUICK = ("publish", "first-publish", "import", "apply")
 """The commands that cover every way to write."""
 WITH_A_RIVAL = "race"
 """Commands with a rival's commit between the old and the new state."""
-IN_COMMITS = (WITH_A_RIVAL, "mirror", "sync", "ingest", "purge", "publish-topic", "begin-anew")
+TELLING = ("mirror", "sync", "sync-topic")
+"""Commands with several commits, which say after a failure what came before it."""
+IN_COMMITS = (*TELLING, WITH_A_RIVAL, "ingest", "purge", "publish-topic", "begin-anew")
 """Commands with several commits, which may end after any of them."""
 UNKNOWABLE = (("iggy", Kind.STALE), ("source", Kind.STALE))
 """An import or an ingest cannot detect files missing from a listing of a foreign directory."""
@@ -147,9 +149,7 @@ class Trial:
 
         So does an ingest that says that nothing was changed.
         """
-        has_to_tell = self.name in ("mirror", "sync") or (
-            self.name == "ingest" and claims(told["sentence"])
-        )
+        has_to_tell = self.name in TELLING or (self.name == "ingest" and claims(told["sentence"]))
         is_between = has_to_tell and held not in (self.old, self.new)
         is_told = (
             " before, and are kept" in told["sentence"] or told["error"] == "CommitUnknownError"

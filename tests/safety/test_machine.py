@@ -6,7 +6,6 @@ import json
 import os
 import re
 import resource
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import pytest
 
 from retention.stores.lease import lease
 from tests.support.sandboxes import NOW, Commands, commands
+from tests.support.small_disk import fill_disk, small_disk
 from tests.support.trees import tree
 
 pytestmark = pytest.mark.slow  # processes are started and small disks mounted
@@ -151,28 +151,10 @@ def test_a_copy_that_grows_too_large_for_the_system_changes_nothing(
     assert in_a_process(command, *APPLY).returncode == 0
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 8 MiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(place)]
-    if (
-        shutil.which("mount") is None
-        or subprocess.run(mount, capture_output=True, check=False).returncode
-    ):
-        pytest.skip("mounting a small file system is not permitted here")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
-
-
-def fill_disk(place: Path, leave: int) -> Path:
-    """A file that fills the disk except for `leave` bytes."""
-    filler = place / "filler"
-    with filler.open("wb") as sink:
-        room = os.statvfs(place)
-        sink.write(b"\0" * max(0, room.f_bavail * room.f_frsize - leave))
-    return filler
+@pytest.fixture(name="small_disk")
+def mounted(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk") as place:
+        yield place
 
 
 @pytest.mark.parametrize("leave", [0, 8_192, 49_152, 65_536])

@@ -58,9 +58,9 @@ from retention.ingest.mirror.run import run_mirror
 from retention.ingest.sources import batches
 from retention.ingest.sync.configuration import keep_configuration
 from retention.ingest.sync.consumers import bring_consumers
+from retention.ingest.sync.iggy.configuration import settings_there
 from retention.ingest.sync.iggy.offsets import bring_readers
 from retention.ingest.sync.iggy.run import run_topic_sync
-from retention.ingest.sync.iggy.session import settings_there
 from retention.ingest.sync.options import SyncBounds
 from retention.ingest.sync.run import run_sync
 from retention.ingest.table_source import TableSource, ingest

@@ -27,7 +27,7 @@ PROGRAM = os.environ.get("IGGY_SERVER", "")
 USER, PASSWORD = "iggy", "a password that no output shows"
 STREAM = "shop"
 _CREATE_TOPIC, _DELETE_SEGMENTS, _STORE_OFFSET, _CREATE_TOKEN = 302, 503, 121, 42
-_START_S = 60.0
+_START_S = _STOP_S = 600.0
 _OTHERS = {name: value for name, value in os.environ.items() if not name.startswith("IGGY_")}
 """The environment of the server, which refuses variables of this prefix that it does not know."""
 
@@ -75,8 +75,14 @@ class IggyServer:
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait(30)
+            self._process.send_signal(signal.SIGCONT)
+            self._process.wait(_STOP_S)
             self._process = None
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal, such as SIGSTOP, and go on."""
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def call(self, act: Callable[[IggyClient], Awaitable[Any]]) -> Any:
         """One act of the root user, on a connection of its own."""

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,11 +61,24 @@ class KillableServer:
             runner.run(client.close())
 
 
+@dataclass(frozen=True)
+class Pace:
+    """The speed of a load, and the messages that its purges leave."""
+
+    pause_s: float = 0.01
+    """The time between two acts, of at most 60 messages each, seconds."""
+    left: range = range(100, 2_000)
+    """The numbers of newest sequences that a purge may leave."""
+
+
+PACE = Pace()
+
+
 class Load:
     """A thread that publishes, deletes and purges on one stream until it is stopped, over kills of the server."""
 
-    def __init__(self, server: KillableServer, stream: str, seed: int) -> None:
-        self._server, self._stream = server, stream
+    def __init__(self, server: KillableServer, stream: str, seed: int, pace: Pace = PACE) -> None:
+        self._server, self.stream, self.pace = server, stream, pace
         self._chance = random.Random(seed)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -87,7 +101,7 @@ class Load:
             time.sleep(0.05)
 
     def _act(self, connection: Nats) -> None:
-        chance, stream = self._chance, self._stream
+        chance, stream = self._chance, self.stream
         connection.publish(
             [
                 (
@@ -103,12 +117,12 @@ class Load:
         kind, body = chance.choice(_REMOVALS)
         if chance.random() < 0.3:
             with suppress(Exception):
-                connection.request(f"STREAM.{kind}.{stream}", body(chance, stream, last))
-        time.sleep(0.01)
+                connection.request(f"STREAM.{kind}.{stream}", body(chance, self, last))
+        time.sleep(self.pace.pause_s)
 
 
 _REMOVALS: list[tuple[str, Any]] = [
     ("MSG.DELETE", lambda chance, _, last: {"seq": max(1, last - chance.randrange(300))}),
-    ("PURGE", lambda chance, stream, _: {"filter": f"{stream}.{chance.randrange(20)}"}),
-    ("PURGE", lambda chance, _, last: {"seq": max(1, last - chance.randrange(100, 2_000))}),
+    ("PURGE", lambda chance, load, _: {"filter": f"{load.stream}.{chance.randrange(20)}"}),
+    ("PURGE", lambda chance, load, last: {"seq": max(1, last - chance.choice(load.pace.left))}),
 ]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,14 +17,16 @@ _MARK = "RETENTION_TEST_MARK"
 
 
 class Started:
-    """A command started in a folder, and its descendants."""
+    """A command started in a folder, optionally with more environment variables, and its descendants."""
 
-    def __init__(self, command: Sequence[str], folder: Path) -> None:
+    def __init__(
+        self, command: Sequence[str], folder: Path, more: Mapping[str, str] | None = None
+    ) -> None:
         self._mark = uuid.uuid4().hex
         self.process = subprocess.Popen(
             command,
             cwd=folder,
-            env=os.environ | {"PYTHONPATH": str(ROOT), _MARK: self._mark},
+            env=os.environ | {"PYTHONPATH": str(ROOT), _MARK: self._mark} | dict(more or {}),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -48,6 +51,14 @@ class Started:
         """Wait for its end; returns its exit code, and its output."""
         said, _ = self.process.communicate(timeout=300)
         return self.process.returncode, said
+
+    def kill_all(self) -> None:
+        """Kill every live process of it, stopped ones too, until there is none."""
+        while living := self.living():
+            for pid in living:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.05)
 
     def left_behind(self, patience_s: float) -> list[str]:
         """The programs of processes that are still alive after `patience_s`."""

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from retention.config.nested import TopicSyncSource
 from retention.context.context import OpenedStream
 from retention.context.topic import topic_of
-from retention.core.iggy_units import SERVER_DEFAULT, UNLIMITED
-from retention.core.units import MICROSECOND, MINUTE, format_duration
+from retention.core.units import MINUTE
 from retention.errors import UsageError
 from retention.iggy.connection import PATIENCE_S, Connection
 from retention.iggy.settings import iggy_settings
 from retention.iggy.topic import RemoteTopic
 from retention.iggy.wire import TopicInfo
-from retention.ingest.sync.configuration import ConfigDifference, keep_configuration
+from retention.ingest.sync.configuration import keep_configuration
+from retention.ingest.sync.iggy.configuration import settings_there, topic_difference_notes
 from retention.ingest.sync.iggy.offsets import bring_readers
 from retention.ingest.sync.iggy.result import TopicSynced
 from retention.ingest.sync.iggy.run import Along, follow_topic_sync, run_topic_sync
@@ -116,42 +116,7 @@ class _Along:
         """Keep the server's settings if they are wanted, and return a sentence about what differs."""
         if not self._options.with_config or self._info is None:
             return []
+        settings = settings_there(self._info)
         if self._opened.store.exists():
-            keep_configuration(self._opened, settings_there(self._info))
-        differing = _differences(self._opened, self._info)
-        return [f"the configurations differ: {'; '.join(map(str, differing))}"] if differing else []
-
-
-def settings_there(info: TopicInfo) -> Mapping[str, object]:
-    """The server's settings of a topic: name, partitions, microseconds and bytes, and its other options."""
-    return {
-        **{str(name): _plain(value) for name, value in info.options.items()},
-        "name": info.name,
-        "partitions": len(info.partitions),
-        "message_expiry": info.message_expiry,
-        "max_topic_size": info.max_topic_size,
-    }
-
-
-def _differences(opened: OpenedStream, info: TopicInfo) -> list[ConfigDifference]:
-    """The settings that remove messages or cut segments, and that differ."""
-    ours = topic_of(opened).policy()
-    pairs: dict[str, tuple[object, object]] = {
-        "max_topic_size": (ours.max_topic_size, _limit(info.max_topic_size)),
-        "message_expiry": (_spelled(ours.message_expiry_us), _spelled(_limit(info.message_expiry))),
-        "partitions": (ours.partitions, len(info.partitions)),
-        "segment_size": (ours.segment_size, info.segment_size),
-    }
-    return [ConfigDifference(key, *pair) for key, pair in pairs.items() if pair[0] != pair[1]]
-
-
-def _limit(code: int) -> int | None:
-    return None if code in {SERVER_DEFAULT, UNLIMITED} else code
-
-
-def _spelled(microseconds: int | None) -> str | None:
-    return None if microseconds is None else format_duration(microseconds * MICROSECOND)
-
-
-def _plain(value: object) -> object:
-    return value.hex() if isinstance(value, bytes) else value
+            keep_configuration(self._opened, settings)
+        return topic_difference_notes(self._opened, settings)

@@ -14,9 +14,10 @@ from retention.context.context import OpenedStream
 from retention.dialects.iggy import with_topic
 from retention.errors import BusyError, RefusedError, UsageError
 from retention.formats.iggy.polled import polled
+from retention.ingest.sync.iggy.configuration import settings_there
 from retention.ingest.sync.iggy.offsets import bring_readers
 from retention.ingest.sync.iggy.run import follow_topic_sync, run_topic_sync
-from retention.ingest.sync.iggy.session import TopicSyncOptions, settings_there
+from retention.ingest.sync.iggy.session import TopicSyncOptions
 from retention.ingest.sync.options import SyncBounds
 from retention.stores.lease import lease
 from tests.support.recorded_topic import STREAM, TOPIC, RecordedServer
