@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from retention.core.inventory import Counters, Inventory
 from retention.core.vector_paths import data_path
 from retention.delta import vectors
-from retention.delta.snapshot import DeltaSnapshot
 from retention.engine_port import Run, run_here
 from retention.errors import (
     BusyError,
@@ -45,7 +44,12 @@ from retention.stores.delta import log as delta_history
 from retention.stores.delta import table as delta_table
 from retention.stores.delta.incremental import DeltaIncrementalInventory
 from retention.stores.delta.returned import find_returned, refuse_returned
-from retention.stores.delta.table import DeltaHandle, DeltaTableLog, FixedPlaces
+from retention.stores.delta.table import (
+    DeltaHandle,
+    DeltaTableLog,
+    FixedPlaces,
+    OpenedBefore,
+)
 from retention.stores.describing import describe_missing
 from retention.stores.file_store import FileStore, begin_again, table_id_of
 from retention.stores.layout import Layout, StoreSettings
@@ -71,7 +75,7 @@ class DeltaStore(FileStore):
         super().__init__(layout, settings, clock, log, FixedPlaces(layout))
         self._cache = StatisticsCache(layout, clock)
         self._grace_differs = False
-        self._opened_before: DeltaSnapshot | None = None
+        self._before = OpenedBefore()
         self._ahead = DeltaIncrementalInventory(layout, self._cache, self.data_files, clock)
 
     def version_token(self) -> VersionToken | None:
@@ -140,13 +144,13 @@ class DeltaStore(FileStore):
 
     def _read(self) -> tuple[DeltaHandle, pa.Table]:
         """The newest version of the table, from the version that was opened before and the entries after it."""
-        before = self._opened_before
+        before = self._before
         handle, live = delta_table.read_handle(self._layout, before)
-        if before is not None and self._newest() != handle.table.version:
+        if before.table is not None and self._newest() != handle.table.version:
             # An entry is missing, or came meanwhile.
             handle, live = delta_table.read_handle(self._layout)
         is_kept = live.num_rows <= MOST_KEPT_FILES and not files.is_remote(self._layout.root)
-        self._opened_before = handle.table if is_kept else None
+        self._before = replace(before, table=handle.table) if is_kept else OpenedBefore()
         return handle, live
 
     def _newest(self) -> int | None:
