@@ -16,7 +16,9 @@ MOST_IN_MEMORY = 1_000_000
 """Maximum messages of recent files with cached ids, up to a hundred bytes each; ids of more files are not cached."""
 FOUND = ("seq", "ts_ns", "msg_id")
 """The columns of a found id."""
-_IDS = pa.schema([NUMBER, *(FILE_COLUMNS.field(name).with_nullable(nullable=True) for name in FOUND)])
+_IDS = pa.schema(
+    [NUMBER, *(FILE_COLUMNS.field(name).with_nullable(nullable=True) for name in FOUND)]
+)
 
 
 class MessageIds:

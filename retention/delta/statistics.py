@@ -119,7 +119,9 @@ class LoggedIntegers:
         known = pa.concat_tables([before, parsed]).combine_chunks()
         live = known.take(pc.index_in(texts, value_set=known["text"])).combine_chunks()
         self._known = live
-        return {leaf: live[str(number)].combine_chunks() for number, leaf in enumerate(self._wanted)}
+        return {
+            leaf: live[str(number)].combine_chunks() for number, leaf in enumerate(self._wanted)
+        }
 
     def _parsed(self, chunks: Sequence[pa.StringArray]) -> dict[str, pa.Array]:
         """The integers in texts, one column for each leaf."""

@@ -6,7 +6,7 @@ import json
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -214,18 +214,18 @@ def write_checkpoint(layout: Layout) -> None:
     reached(Step.CHECKPOINT_WRITTEN)
 
 
-@dataclass
+@dataclass(frozen=True)
 class OpenedBefore:
     """The parts of an opened version that the next opening of the same table need not read again."""
 
-    table: DeltaSnapshot | None = None
+    handle: DeltaHandle | None = None
     """The version; None: none was opened, or it is not kept."""
+    live: pa.Table | None = None
+    """Its live files."""
     statistics: LoggedIntegers = field(default_factory=lambda: LoggedIntegers(_LEAVES))
 
 
-def read_handle(
-    layout: Layout, before: OpenedBefore | None = None
-) -> tuple[DeltaHandle, pa.Table]:
+def read_handle(layout: Layout, before: OpenedBefore | None = None) -> tuple[DeltaHandle, pa.Table]:
     """Open the table once; returns the handle and its live files (`LOGGED_FILES` and the log's statistics).
 
     Args:
@@ -237,7 +237,10 @@ def read_handle(
         DamagedError: its log cannot be read, or a part of it is lost.
     """
     before = before or OpenedBefore()
-    table = open_table(layout, before.table)
+    table = open_table(layout, before.handle.table if before.handle else None)
+    if before.handle is not None and before.live is not None and table is before.handle.table:
+        token = delta_history.version_token_of(layout, table.version)
+        return replace(before.handle, token=token), before.live
     rules = examine(layout.stream, table)
     logged = counters.counters(table.transactions)
     live = _live_files(layout, table, before.statistics)
@@ -265,8 +268,8 @@ def _live_files(layout: Layout, table: DeltaSnapshot, statistics: LoggedIntegers
         "modified_ms": table.files["modification_time"],
         **{name: known[leaf] for name, leaf in _FROM_LOG.items()},
     }
-    for field in LOGGED_FILES:
-        columns[field.name] = pc.cast(columns[field.name], field.type)
+    for wanted in LOGGED_FILES:
+        columns[wanted.name] = pc.cast(columns[wanted.name], wanted.type)
     path = columns["path"]
     if pc.any(pc.match_substring(path, "%"), min_count=0).as_py():
         columns["path"] = path = pa.array([unquote(uri) for uri in path.to_pylist()])
