@@ -9,13 +9,14 @@ import pytest
 from retention import open_warehouse
 from retention.context import message_ids
 from retention.core.inventory import DataFile
+from retention.datafile.parquet import read_columns
 
 
 @pytest.fixture
 def opened_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The files that are opened for their ids, in order."""
     opened: list[str] = []
-    read = message_ids.read_columns
+    read = read_columns
 
     def noted(file: DataFile, columns: tuple[str, ...]) -> object:
         opened.append(file.path)
