@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 
 from retention.buckets.entry import COLUMNS, Entry, entries_of
 from retention.context.context import OpenedStream
-from retention.context.digest_index import DigestIndex
 from retention.core import kv
 from retention.core.bucket_names import bucket_of, check_key, check_key_filter, subject_prefix
 from retention.errors import MissingKeyError
@@ -29,7 +28,6 @@ class BucketReader:
     def __init__(self, opened: OpenedStream) -> None:
         """Store the stream that keeps the bucket; nothing is read yet."""
         self._opened = opened
-        self._index = DigestIndex()
         self._mutex = Lock()
         self._token: VersionToken | None = None
         self._files = FILE_STATS.empty_table()
@@ -51,7 +49,7 @@ class BucketReader:
             now_ns: nanoseconds since the epoch.
         """
         view = KeyView.of(self._opened.config.policy(), now_ns)
-        return KeyMessages(self._opened.store, files, view, self._index)
+        return KeyMessages(self._opened.store, files, view, self._opened.digests)
 
     def get(self, key: str, revision: int | None = None) -> Entry:
         """The value of a key, now or at a revision.

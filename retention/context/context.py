@@ -14,6 +14,8 @@ from retention.stores import format_of
 from retention.stores.layout import Layout
 
 if TYPE_CHECKING:
+    from retention.context.digest_index import DigestIndex
+    from retention.context.message_ids import MessageIds
     from retention.dialects.dialect import Dialect
     from retention.stores.table_format import TableFormat
 
@@ -52,6 +54,20 @@ class OpenedStream:
     def table_format(self) -> TableFormat:
         """The format of its table."""
         return format_of(self.name, self.config.format)
+
+    @cached_property
+    def digests(self) -> DigestIndex:
+        """The subject digests of its files, as far as they were read."""
+        from retention.context.digest_index import DigestIndex
+
+        return DigestIndex()
+
+    @cached_property
+    def message_ids(self) -> MessageIds:
+        """The message ids in its recent files, as far as they were read."""
+        from retention.context.message_ids import MessageIds
+
+        return MessageIds()
 
     @property
     def layout(self) -> Layout:

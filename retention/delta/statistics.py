@@ -88,25 +88,49 @@ def bounds(snapshot: DeltaSnapshot, path: Sequence[str], kind: str) -> ColumnBou
     return ColumnBounds(low, high, pc.if_else(is_null, rows, 0), rows)
 
 
-def integers(live: pa.Table, leaves: Sequence[_Place]) -> dict[_Place, pa.Array]:
-    """Integers in the statistics of live files, as logged; null where a file has none.
+class LoggedIntegers:
+    """Integers in the statistics of live files, as logged; the same text is parsed once, as long as it is live."""
 
-    Args:
-        live: shape `LIVE_FILES`, or with `stats_parsed`, too.
-        leaves: their places, such as `("minValues", "seq")`.
-    """
-    pieces = list(_parsed(live["stats"], dict.fromkeys(leaves, pa.int64())))
-    nothing = pa.array([], pa.int64())
-    values = {
-        leaf: pa.concat_arrays([nothing, *(each[leaf] for each in pieces)]) for leaf in leaves
-    }
-    if STATS_PARSED not in live.column_names:
-        return values
-    typed = live[STATS_PARSED].combine_chunks()
-    return {
-        leaf: pc.coalesce(logged, _as_integers(_leaf(typed, leaf), "long"))
-        for leaf, logged in values.items()
-    }
+    def __init__(self, leaves: Sequence[_Place]) -> None:
+        """Parse nothing yet; leaves are the places of integers, such as `("minValues", "seq")`."""
+        self._wanted = dict.fromkeys(leaves, pa.int64())
+        self._known = pa.table({"text": pa.array([], pa.string()), **self._parsed([])})
+
+    def of(self, live: pa.Table) -> dict[_Place, pa.Array]:
+        """The integers of each file; null where it has none.
+
+        Args:
+            live: shape `LIVE_FILES`, or with `stats_parsed`, too.
+        """
+        values = self._of_texts(live["stats"])
+        if STATS_PARSED not in live.column_names:
+            return values
+        typed = live[STATS_PARSED].combine_chunks()
+        return {
+            leaf: pc.coalesce(logged, _as_integers(_leaf(typed, leaf), "long"))
+            for leaf, logged in values.items()
+        }
+
+    def _of_texts(self, texts: pa.ChunkedArray) -> dict[_Place, pa.Array]:
+        before = self._known
+        is_new = pc.invert(pc.is_in(texts, value_set=before["text"]))
+        new = texts.filter(is_new)
+        parsed = pa.table({"text": new, **self._parsed(new.chunks)})
+        known = pa.concat_tables([before, parsed]).combine_chunks()
+        live = known.take(pc.index_in(texts, value_set=known["text"])).combine_chunks()
+        self._known = live
+        return {
+            leaf: live[str(number)].combine_chunks() for number, leaf in enumerate(self._wanted)
+        }
+
+    def _parsed(self, chunks: Sequence[pa.StringArray]) -> dict[str, pa.Array]:
+        """The integers in texts, one column for each leaf."""
+        pieces = list(_parsed(chunks, self._wanted))
+        nothing = pa.array([], pa.int64())
+        return {
+            str(number): pa.concat_arrays([nothing, *(each[leaf] for each in pieces)])
+            for number, leaf in enumerate(self._wanted)
+        }
 
 
 def _widened(low: pa.Array, high: pa.Array, kind: str) -> tuple[pa.Array, pa.Array]:
@@ -182,7 +206,7 @@ def _of_json(statistics: pa.ChunkedArray, path: Sequence[str], kind: str) -> Col
         wanted |= {low: value, high: value}
     nothing = pa.array([], pa.int64())
     parsed: list[list[pa.Array]] = [[nothing] for _ in ColumnBounds._fields]
-    for columns in _parsed(statistics, wanted):
+    for columns in _parsed(statistics.chunks, wanted):
         unknown = pa.nulls(len(columns[rows]), pa.int64())
         for pieces, leaf in zip(parsed, (low, high, nulls, rows), strict=True):
             values = columns.get(leaf, unknown)
@@ -190,9 +214,9 @@ def _of_json(statistics: pa.ChunkedArray, path: Sequence[str], kind: str) -> Col
     return ColumnBounds(*map(pa.concat_arrays, parsed))
 
 
-def _parsed(statistics: pa.ChunkedArray, wanted: _Wanted) -> Iterator[dict[_Place, pa.Array]]:
+def _parsed(chunks: Sequence[pa.StringArray], wanted: _Wanted) -> Iterator[dict[_Place, pa.Array]]:
     """Values of leaves in JSON texts, a slice of the texts at a time; null where there is no such value."""
-    for chunk in statistics.chunks:
+    for chunk in chunks:
         for start in range(0, len(chunk), _SLICE):
             texts = chunk.slice(start, _SLICE)
             if len(texts) <= _FEW:

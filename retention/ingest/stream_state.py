@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
+from retention.context.digest_index import DigestIndex
+from retention.context.message_ids import MessageIds
 from retention.context.position import Position
 from retention.core.bucket_names import bucket_of
 from retention.core.message_rows import later_mask
@@ -74,6 +76,10 @@ class StreamState:
     """Shape `FILE_STATS`."""
     kept: KeptIds
     """The ids of messages that were removed or never stored."""
+    digests: DigestIndex
+    """The subject digests of the files, as far as they are cached."""
+    message_ids: MessageIds
+    """The ids in recent files, as far as they are cached."""
     view: KeyView | None = None
     """For a bucket: the messages visible to expectations; None: all stored messages."""
 
@@ -88,15 +94,15 @@ class StreamState:
         kept = KeptIds.of(layout, snapshot.table_id, snapshot.counters)
         is_bucket = bucket_of(opened.name) is not None
         view = KeyView.of(opened.config.policy(), now_ns) if is_bucket else None
-        return cls(opened.store, position.inventory.files, kept, view)
+        files = position.inventory.files
+        return cls(opened.store, files, kept, opened.digests, opened.message_ids, view)
 
     def ids(self, wanted: pa.Array, after_ns: int) -> dict[str, tuple[int, int]]:
         """The wanted ids that messages younger than `after_ns` carry or carried: id → sequence and time of the last."""
         recent = self.files.filter(later_mask(self.files["max_ts_ns"], after_ns))
         hits = list(self.kept.find(wanted, after_ns))
-        for rows in self._columns(recent, ("seq", "ts_ns", "msg_id")):
-            known = rows.filter(pc.is_in(rows["msg_id"], value_set=wanted))
-            hits.append(known.filter(later_mask(known["ts_ns"], after_ns)))
+        known = self.message_ids.among(self.store, recent, wanted)
+        hits.append(known.filter(later_mask(known["ts_ns"], after_ns)))
         messages = pa.concat_tables(hits).sort_by("seq")
         numbers = zip(messages["seq"].to_pylist(), messages["ts_ns"].to_pylist(), strict=True)
         return dict(zip(messages["msg_id"].to_pylist(), numbers, strict=True))
@@ -113,7 +119,9 @@ class StreamState:
 
     def last_seqs(self, wanted: Collection[str]) -> dict[str, int]:
         """Subject → its last sequence, for subjects that match one of some filters, from the subject digests."""
-        return {} if not wanted else shown_last_seqs(self.store, self.files, self.view, wanted)
+        if not wanted:
+            return {}
+        return shown_last_seqs(self.store, self.files, self.view, wanted, self.digests)
 
     def subjects(self) -> pa.Array:
         """All subjects with stored messages."""

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.context.digest_index import DigestIndex
-from retention.context.subject_counts import counts_in_pieces
 from retention.core.inventory import DataFile
 from retention.core.subjects import matching_mask
 from retention.datafile.parquet import read_columns
@@ -18,7 +17,6 @@ from retention.inspect.latest import last_seqs, pick_latest
 from retention.inspect.messages import columns_in_order
 from retention.ports import Store
 from retention.rules.jetstream.key_view import KeyView
-from retention.schemas.files import SUBJECT_COUNTS_OF_FILES
 from retention.schemas.messages import FILE_COLUMNS
 
 _NARROW = ("seq", "subject", "ts_ns", "deadline_ns")
@@ -125,13 +123,13 @@ class KeyMessages:
         if self.view.keep_last == 1 or not over.num_rows:
             return seqs
         uncovered = shown_last_seqs(
-            self.store, self.files, self.view, pc.unique(over["subject"]).to_pylist()
+            self.store, self.files, self.view, pc.unique(over["subject"]).to_pylist(), self.index
         )
         return np.union1d(seqs, np.fromiter(uncovered.values(), np.int64))
 
     def _counts(self, subject: str) -> pa.Table:
         """The digests' rows of a subject, the file with its newest message first."""
-        counts = self.index.counts_of(self.store, self.files, subject)
+        counts = self.index.counts_of(self.store, self.files, [subject])
         return counts.sort_by([("last_seq", "descending")])
 
     def _shown(self, counts: pa.Table, subject: str) -> pa.Table:
@@ -159,7 +157,11 @@ class KeyMessages:
 
 
 def shown_last_seqs(
-    store: Store, files: pa.Table, view: KeyView | None, wanted: Collection[str]
+    store: Store,
+    files: pa.Table,
+    view: KeyView | None,
+    wanted: Collection[str],
+    index: DigestIndex,
 ) -> dict[str, int]:
     """Subject → the sequence of its last message, of the subjects that match one of some filters.
 
@@ -168,14 +170,12 @@ def shown_last_seqs(
         files: its files, shape `FILE_STATS`.
         view: the messages that count; None: all stored messages.
         wanted: filters, with `*` for one token and a last `>` for one or more.
+        index: the digests of the files, as far as they are cached.
 
     Raises:
         DamagedError: a required file is damaged.
     """
-    parts = [SUBJECT_COUNTS_OF_FILES.empty_table()]
-    for counts in counts_in_pieces(store, files):
-        parts.append(counts.filter(matching_mask(counts["subject"], wanted)))
-    counts = pa.concat_tables(parts).combine_chunks()
+    counts = index.counts_of(store, files, wanted).combine_chunks()
     last = _last_of(counts, "last_seq")
     if view is None:
         return last

@@ -17,7 +17,7 @@ from retention.api.bucket import Bucket
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.buckets.entry import Entry
 from retention.buckets.write import BucketWriter
-from retention.context import digest_index
+from retention.context import digest_index, file_rows
 from retention.core.units import HOUR, MINUTE
 from retention.errors import (
     BusyError,
@@ -409,14 +409,14 @@ def test_digests_that_are_too_many_to_hold_are_read_anew(
 def test_what_is_held_of_digests_follows_the_files(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(digest_index, "_MOST_CHUNKS", 2)
+    monkeypatch.setattr(file_rows, "_MOST_CHUNKS", 2)
     kv = lake.kv("PLAIN")
     for number in range(9):
         kv.put(f"k{number % 2}", str(number))
         assert kv.get(f"k{number % 2}").text == str(number)
     kv.stream.compact().apply()
     assert [kv.get(key).text for key in ("k0", "k1")] == ["8", "7"]
-    assert len(kv._reader._index._slots) < 9
+    assert len(kv.stream.opened.digests._rows._slots) < 9
     assert [entry.text for entry in kv.history("k0")] == ["0", "2", "4", "6", "8"]
 
 

@@ -6,7 +6,7 @@ import json
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -21,7 +21,7 @@ from retention.delta import snapshot as snapshots
 from retention.delta.entry_put import put_if_absent
 from retention.delta.protocol_versions import FEATURE_READER, FEATURE_WRITER
 from retention.delta.snapshot import DeltaSnapshot
-from retention.delta.statistics import integers
+from retention.delta.statistics import LoggedIntegers
 from retention.delta.vectors import VECTORS_ENABLED
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.ports import VersionToken
@@ -54,6 +54,7 @@ _FROM_LOG = {
     **{f"nulls_{name}": ("nullCount", name) for name in ("seq", "subject", "ts_ns", "size")},
 }
 """Column → its place in a file's statistics."""
+_LEAVES = tuple(_FROM_LOG.values())
 _WITHOUT_VECTORS = {"minReaderVersion": 1, "minWriterVersion": 2}
 _WITH_VECTORS = {
     "minReaderVersion": FEATURE_READER,
@@ -213,23 +214,36 @@ def write_checkpoint(layout: Layout) -> None:
     reached(Step.CHECKPOINT_WRITTEN)
 
 
-def read_handle(
-    layout: Layout, before: DeltaSnapshot | None = None
-) -> tuple[DeltaHandle, pa.Table]:
+@dataclass(frozen=True)
+class OpenedBefore:
+    """The parts of an opened version that the next opening of the same table need not read again."""
+
+    handle: DeltaHandle | None = None
+    """The version; None: none was opened, or it is not kept."""
+    live: pa.Table | None = None
+    """Its live files."""
+    statistics: LoggedIntegers = field(default_factory=lambda: LoggedIntegers(_LEAVES))
+
+
+def read_handle(layout: Layout, before: OpenedBefore | None = None) -> tuple[DeltaHandle, pa.Table]:
     """Open the table once; returns the handle and its live files (`LOGGED_FILES` and the log's statistics).
 
     Args:
         layout: the stream's layout.
-        before: an earlier version, if one is known.
+        before: the parts of an earlier version, if one was opened.
 
     Raises:
         RefusedError: the engine cannot safely handle some feature or property of the table.
         DamagedError: its log cannot be read, or a part of it is lost.
     """
-    table = open_table(layout, before)
+    before = before or OpenedBefore()
+    table = open_table(layout, before.handle.table if before.handle else None)
+    if before.handle is not None and before.live is not None and table is before.handle.table:
+        token = delta_history.version_token_of(layout, table.version)
+        return replace(before.handle, token=token), before.live
     rules = examine(layout.stream, table)
     logged = counters.counters(table.transactions)
-    live = _live_files(layout, table)
+    live = _live_files(layout, table, before.statistics)
     vectors: dict[str, Mapping[str, Any]] = {}
     unreadable: set[str] = set()
     if rules.may_have_vectors:
@@ -238,7 +252,7 @@ def read_handle(
     return DeltaHandle(table, rules, logged, vectors, frozenset(unreadable), token), live
 
 
-def _live_files(layout: Layout, table: DeltaSnapshot) -> pa.Table:
+def _live_files(layout: Layout, table: DeltaSnapshot, statistics: LoggedIntegers) -> pa.Table:
     try:
         partitions = {
             name: pc.map_lookup(table.files["partition_values"], name, "first").cast(pa.int64())
@@ -246,7 +260,7 @@ def _live_files(layout: Layout, table: DeltaSnapshot) -> pa.Table:
         }
     except pa.ArrowException as error:
         raise damaged_log(layout, error) from error
-    known = integers(table.files, list(_FROM_LOG.values()))
+    known = statistics.of(table.files)
     columns = {
         "path": table.files["path"],
         **partitions,
@@ -254,8 +268,8 @@ def _live_files(layout: Layout, table: DeltaSnapshot) -> pa.Table:
         "modified_ms": table.files["modification_time"],
         **{name: known[leaf] for name, leaf in _FROM_LOG.items()},
     }
-    for field in LOGGED_FILES:
-        columns[field.name] = pc.cast(columns[field.name], field.type)
+    for wanted in LOGGED_FILES:
+        columns[wanted.name] = pc.cast(columns[wanted.name], wanted.type)
     path = columns["path"]
     if pc.any(pc.match_substring(path, "%"), min_count=0).as_py():
         columns["path"] = path = pa.array([unquote(uri) for uri in path.to_pylist()])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from retention.delta import snapshot
 from retention.delta.shapes import LIVE_FILES, STATS_PARSED
 from retention.delta.snapshot import DeltaSnapshot
-from retention.delta.statistics import ColumnBounds, bounds, integers
+from retention.delta.statistics import ColumnBounds, LoggedIntegers, bounds
 from tests.support.delta_tables import metadata
 
 EPOCH = datetime(1970, 1, 1)
@@ -266,6 +266,14 @@ TEXTS = st.none() | st.just("{}") | st.builds(of, st.just("n"), low=NUMBERS, nul
 
 @given(st.lists(TEXTS, min_size=1, max_size=3))
 def test_few_statistics_are_read_as_many_are(stats: list[Any]) -> None:
-    few = integers(table(*stats).files, LEAVES)
-    many = integers(table(*stats * 70).files, LEAVES)
+    few = LoggedIntegers(LEAVES).of(table(*stats).files)
+    many = LoggedIntegers(LEAVES).of(table(*stats * 70).files)
     assert {leaf: values.slice(0, len(stats)) for leaf, values in many.items()} == few
+
+
+@given(st.lists(st.lists(TEXTS, max_size=4), min_size=2, max_size=4))
+def test_statistics_that_were_read_before_are_told_the_same(versions: list[list[Any]]) -> None:
+    kept = LoggedIntegers(LEAVES)
+    for stats in versions:
+        files = table(*stats).files
+        assert kept.of(files) == LoggedIntegers(LEAVES).of(files)
