@@ -87,6 +87,8 @@ class Query:
             pytest.fail(f"the query hangs after {self.steps()}: {self._said()}")
         finally:
             self._started.kill_all()
+            if self._started.process.stdout is not None:
+                self._started.process.stdout.close()
         return code, self._said()
 
     def _said(self) -> str:
