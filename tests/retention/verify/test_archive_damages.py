@@ -47,7 +47,8 @@ class Kept:
     @property
     def manifests(self) -> list[Path]:
         """The manifests, the first one of the chain first."""
-        there = self.table.glob("manifests/[!e]*.json")
+        documents = self.table.glob("manifests/*.json")
+        there = [path for path in documents if not path.name.startswith("erasure-")]
         by_link = {json.loads(path.read_text())["previous"]: path for path in there}
         chain, link = list[Path](), None
         while link in by_link:
