@@ -21,7 +21,7 @@ from retention.storage.crash_points import Step, reached
 from retention.storage.errors import as_storage_errors
 from retention.stores.delta import log as delta_history
 from retention.stores.delta.foreign_writers import CONDITIONAL, TABLE, TOKEN
-from retention.stores.delta.internals import commit_info, log_directory
+from retention.stores.delta.internals import commit_info
 from retention.stores.delta.table import open_table
 from retention.stores.layout import Layout
 
@@ -162,9 +162,8 @@ def _info(entry: bytes) -> dict[str, object]:
 
 def _replaced(layout: Layout) -> Iterator[int]:
     """The versions with an entry that differs from their token, ascending."""
-    directory = log_directory(layout.messages)
     for version, inode in sorted(_tokens(layout).items()):
-        place = f"{directory}/{version:020d}.json"
+        place = delta_history.place_of(layout, version)
         with suppress(FileNotFoundError), as_storage_errors(place, FileNotFoundError):
             if os.stat(place).st_ino != inode and not _is_equal(_place(layout, version), place):  # noqa: PTH116
                 yield version

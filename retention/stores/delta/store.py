@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.inventory import Counters, Inventory, ReadCount
+from retention.core.inventory import Counters, Inventory
 from retention.core.vector_paths import data_path
 from retention.delta import vectors
 from retention.engine_port import Run, run_here
@@ -76,12 +76,6 @@ class DeltaStore(FileStore):
         self._cache = StatisticsCache(layout, clock)
         self._grace_differs = False
         self._before = OpenedBefore()
-        self._described: tuple[pa.Table, Inventory] | None = None
-        """The live files of a version that is kept, and their inventory."""
-        self._committed: int | None = None
-        """The version of the last commit through this store."""
-        self._checkpoint: int | None = None
-        """The version of the newest checkpoint when the log was listed last."""
         self._ahead = DeltaIncrementalInventory(layout, self._cache, self.data_files, clock)
 
     def version_token(self) -> VersionToken | None:
@@ -152,11 +146,11 @@ class DeltaStore(FileStore):
         """The newest version of the table, from the version that was opened before and the entries after it."""
         before = self._before
         handle, live = delta_table.read_handle(self._layout, before)
-        if before.handle is not None and self._newest() != handle.table.version:
+        if before.table is not None and self._newest() != handle.table.version:
             # An entry is missing, or came meanwhile.
             handle, live = delta_table.read_handle(self._layout)
         is_kept = live.num_rows <= MOST_KEPT_FILES and not files.is_remote(self._layout.root)
-        self._before = OpenedBefore(handle, live, before.statistics) if is_kept else OpenedBefore()
+        self._before = replace(before, table=handle.table) if is_kept else OpenedBefore()
         return handle, live
 
     def _newest(self) -> int | None:
@@ -164,15 +158,7 @@ class DeltaStore(FileStore):
         return entries[-1] if entries else None
 
     def inventory(self, snapshot: Snapshot, run: Run = run_here) -> Inventory:
-        """Add full statistics to the snapshot's files, from the cache first; those of one version are kept."""
-        described = self._described
-        if described is not None and described[0] is snapshot.files:
-            return replace(described[1], read=ReadCount())
-        inventory = self._inventory(snapshot, run)
-        self._described = None if self._before.live is None else (snapshot.files, inventory)
-        return inventory
-
-    def _inventory(self, snapshot: Snapshot, run: Run) -> Inventory:
+        """Add full statistics to the snapshot's files, from the cache first."""
         from retention.stores.checks import duplicates, number_bounds
         from retention.stores.delta.commit import refuse_vectors
 
@@ -270,7 +256,6 @@ class DeltaStore(FileStore):
         self._cache.add(swap.add)
         with uninterrupted(), self._staged.settling(swap.add["path"].to_pylist()):
             version = self._commit(swap, snapshot.handle, snapshot.files)
-        self._committed = version
         if swap.again is not None:
             # The entry of this commit has its token, too, so a kill before this line does no harm.
             commit_tokens.forget(self._layout, [swap.again.version])
@@ -309,18 +294,9 @@ class DeltaStore(FileStore):
             )
 
     def _write_checkpoint(self) -> None:
-        if self._is_checkpoint_near():
-            return
         versions, checkpoints = delta_history.versions(self._layout)
-        self._checkpoint = max(checkpoints, default=0)
-        if max(versions, default=0) - self._checkpoint >= CHECKPOINT_EVERY:
+        if max(versions, default=0) - max(checkpoints, default=0) >= CHECKPOINT_EVERY:
             delta_table.write_checkpoint(self._layout)
-
-    def _is_checkpoint_near(self) -> bool:
-        """Whether the log's last listing suffices; a log restored from a copy may end before that checkpoint."""
-        if self._committed is None or self._checkpoint is None:
-            return False
-        return 0 <= self._committed - self._checkpoint < CHECKPOINT_EVERY
 
     def _commit(self, swap: Swap, handle: DeltaHandle, live: pa.Table) -> int:
         from retention.stores.delta.commit import OvertakenError
@@ -345,7 +321,7 @@ class DeltaStore(FileStore):
 
     def _again(self, handle: DeltaHandle) -> tuple[DeltaHandle, pa.Table]:
         """The newest version of the same table."""
-        newer, live = delta_table.read_handle(self._layout, OpenedBefore(handle))
+        newer, live = delta_table.read_handle(self._layout, OpenedBefore(handle.table))
         if newer.table_id != handle.table_id:
             raise StalePlanError(
                 f"stream {self.stream}: the table was made anew meanwhile; nothing was changed; plan again"

@@ -6,7 +6,7 @@ import json
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -214,14 +214,12 @@ def write_checkpoint(layout: Layout) -> None:
     reached(Step.CHECKPOINT_WRITTEN)
 
 
-@dataclass(frozen=True)
+@dataclass
 class OpenedBefore:
     """The parts of an opened version that the next opening of the same table need not read again."""
 
-    handle: DeltaHandle | None = None
+    table: DeltaSnapshot | None = None
     """The version; None: none was opened, or it is not kept."""
-    live: pa.Table | None = None
-    """Its live files."""
     statistics: LoggedIntegers = field(default_factory=lambda: LoggedIntegers(_LEAVES))
 
 
@@ -237,10 +235,7 @@ def read_handle(layout: Layout, before: OpenedBefore | None = None) -> tuple[Del
         DamagedError: its log cannot be read, or a part of it is lost.
     """
     before = before or OpenedBefore()
-    table = open_table(layout, before.handle.table if before.handle else None)
-    if before.handle is not None and before.live is not None and table is before.handle.table:
-        token = delta_history.version_token_of(layout, table.version)
-        return replace(before.handle, token=token), before.live
+    table = open_table(layout, before.table)
     rules = examine(layout.stream, table)
     logged = counters.counters(table.transactions)
     live = _live_files(layout, table, before.statistics)
