@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from retention.api.selection import StreamSelection
 from retention.context.context import OpenedStream
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from retention.ingest.sync.iggy.session import TopicSyncOptions
     from retention.ingest.sync.result import Synced
     from retention.ingest.sync.session import SyncOptions
+
+Options = TypeVar("Options")
+Copied = TypeVar("Copied")
 
 
 @checked_class
@@ -81,11 +84,8 @@ class Copying(StreamSelection):
         """
         from retention.ingest.sync.session import OPTIONS, sync_stream
 
-        def act(name: str) -> Synced:
-            return sync_stream(self._known(name), options or OPTIONS)
-
         chosen = self._named(names, among=self.synced())
-        return Outcomes(act_sequentially(chosen, act, self.clock, watch))
+        return Outcomes(self._on_each(chosen, sync_stream, options or OPTIONS, watch))
 
     def follow(self, name: str, options: SyncOptions | None = None) -> Outcome[Synced]:
         """Keep a stream in step with its server until a signal ends this process, or the server's stream is sealed.
@@ -96,10 +96,7 @@ class Copying(StreamSelection):
         """
         from retention.ingest.sync.session import OPTIONS, follow_stream
 
-        def act(name: str) -> Synced:
-            return follow_stream(self._known(name), options or OPTIONS)
-
-        (outcome,) = act_sequentially([name], act, self.clock)
+        (outcome,) = self._on_each([name], follow_stream, options or OPTIONS)
         return outcome
 
     def synced_topics(self) -> list[str]:
@@ -125,11 +122,8 @@ class Copying(StreamSelection):
         """
         from retention.ingest.sync.iggy.session import OPTIONS, sync_topic
 
-        def act(name: str) -> TopicSynced:
-            return sync_topic(self._known(name), options or OPTIONS)
-
         chosen = self._named(names, among=self.synced_topics())
-        return Outcomes(act_sequentially(chosen, act, self.clock, watch))
+        return Outcomes(self._on_each(chosen, sync_topic, options or OPTIONS, watch))
 
     def follow_topic(
         self, name: str, options: TopicSyncOptions | None = None
@@ -142,8 +136,17 @@ class Copying(StreamSelection):
         """
         from retention.ingest.sync.iggy.session import OPTIONS, follow_topic
 
-        def act(name: str) -> TopicSynced:
-            return follow_topic(self._known(name), options or OPTIONS)
-
-        (outcome,) = act_sequentially([name], act, self.clock)
+        (outcome,) = self._on_each([name], follow_topic, options or OPTIONS)
         return outcome
+
+    def _on_each(
+        self,
+        names: Iterable[str],
+        copy: Callable[[OpenedStream, Options], Copied],
+        options: Options,
+        watch: Watch | None = None,
+    ) -> list[Outcome[Copied]]:
+        """Copy to one stream after another."""
+        return act_sequentially(
+            names, lambda name: copy(self._known(name), options), self.clock, watch
+        )

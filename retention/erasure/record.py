@@ -195,8 +195,8 @@ class Erasures:
     def has_intact_report(self, erasure: str) -> bool:
         """Whether an erasure has a report, as it was written."""
         try:
-            verified(parse_json(files.read_bytes(self.report(erasure)) or b""))
-        except (ValueError, AttributeError):
+            self._fields(erasure + REPORT)
+        except DamagedError:
             return False
         return True
 
