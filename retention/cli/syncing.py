@@ -3,9 +3,9 @@
 # ruff: noqa: FBT002, PLR0913, PLR0917  (typer makes options of parameters)
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -19,9 +19,11 @@ from retention.core.wording import counted
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
-    from retention.core.outcomes import Watch
+    from retention.core.outcomes import Outcome
     from retention.ingest.sync.iggy.result import TopicSynced
     from retention.ingest.sync.result import Synced
+
+Copied = TypeVar("Copied")
 
 syncs = typer.Typer(help="Copy new messages from live servers.", no_args_is_help=True)
 app.add_typer(syncs, name="sync")
@@ -114,11 +116,10 @@ def nats(
     )
     names = chosen_streams(warehouse, streams, tags, warehouse.synced())
     instant = warehouse.instant(None)
-    with _syncing(settings, names, "stream", follow=follow) as watch:
-        if follow:
-            outcomes = [warehouse.follow(names[0], options)]
-        else:
-            outcomes = warehouse.sync(names, options, watch) if names else []
+    if follow:
+        outcomes = _followed(settings, names, "stream", partial(warehouse.follow, options=options))
+    else:
+        outcomes = _synced(settings, names, partial(warehouse.sync, options=options))
     put_outcomes(settings, outcomes, instant, sync_text, sync_entry)
     finish(outcomes)
 
@@ -169,25 +170,32 @@ def iggy(
     )
     names = chosen_streams(warehouse, topics, tags, warehouse.synced_topics())
     instant = warehouse.instant(None)
-    with _syncing(settings, names, "topic", follow=follow) as watch:
-        if follow:
-            outcomes = [warehouse.follow_topic(names[0], options)]
-        else:
-            outcomes = warehouse.sync_topics(names, options, watch) if names else []
+    if follow:
+        go_on = partial(warehouse.follow_topic, options=options)
+        outcomes = _followed(settings, names, "topic", go_on)
+    else:
+        outcomes = _synced(settings, names, partial(warehouse.sync_topics, options=options))
     put_outcomes(settings, outcomes, instant, topic_sync_text, sync_entry)
     finish(outcomes)
 
 
-@contextmanager
-def _syncing(settings: Settings, names: list[str], what: str, *, follow: bool) -> Iterator[Watch]:
-    """The progress of a sync; `--follow` takes one stream or topic."""
-    if follow and len(names) != 1:
+def _synced(
+    settings: Settings, names: list[str], sync: Callable[..., list[Outcome[Copied]]]
+) -> list[Outcome[Copied]]:
+    with progress(settings, "syncing", len(names), _came) as watch:
+        return sync(names, watch=watch) if names else []
+
+
+def _followed(
+    settings: Settings, names: list[str], what: str, follow: Callable[[str], Outcome[Copied]]
+) -> list[Outcome[Copied]]:
+    if len(names) != 1:
         raise UsageError(
             f"--follow keeps one {what} in step, and {counted(len(names), f'{what} is', f'{what}s are')} meant; "
             f"nothing was copied; run one command for each {what}"
         )
-    with progress(settings, "syncing", len(names), _came) as watch:
-        yield watch
+    with progress(settings, "syncing", 1, _came):
+        return [follow(names[0])]
 
 
 def _came(synced: Synced | TopicSynced) -> str:
