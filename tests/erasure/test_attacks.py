@@ -14,7 +14,7 @@ import pytest
 
 from retention.apply import erasure_run, erasure_survey
 from retention.stores.consumer_table import ConsumerTable
-from retention.stores.delta import format as delta_format
+from retention.stores.delta import forget_log
 from tests.erasure.test_erase import EVE, World, lived_in
 from tests.support.erasure_worlds import (
     Act,
@@ -75,7 +75,7 @@ LEFT_OUT: dict[str, tuple[Lived, Any, str, Any]] = {
     "rows under vectors": (_hidden, erasure_survey, "_hidden", frozenset()),
     "removed files": (_lived_in, erasure_run, "dead_copies", []),
     "change data": (partial(_changed_by, change_data), erasure_run, "dead_copies", []),
-    "older log": (partial(_changed_by, foreign_append), delta_format, "forget_log", []),
+    "older log": (partial(_changed_by, foreign_append), forget_log, "forget_log", []),
     "digests": (_lived_in, erasure_run, "orphaned_digests", []),
     "arguments of runs": (_lived_in, erasure_run, "erase_arguments", 0),
     "ended holds": (_lived_in, erasure_run, "conceal_holds", 0),
