@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +25,7 @@ from retention.engines.spark.live_offsets import (
 )
 from retention.errors import RefusedError, UsageError
 from retention.nats.stream import RemoteStream
-from tests.support.nats_process import Admin, NatsProcess, admin, nats_process
+from tests.support.nats_process import Admin, NatsProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,18 +38,6 @@ BLOCK = b"NATS/1.0\r\nA: \xff b\r\n\r\n"
 NOW = LiveState("stream S at host:1", "T1", 11, 50)
 STRICT = Reach(1, fails_on_loss=True)
 LENIENT = Reach(1, fails_on_loss=False)
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsProcess]:
-    with nats_process(tmp_path_factory.mktemp("nats")) as started:
-        yield started
-
-
-@pytest.fixture
-def broker(server: NatsProcess) -> Iterator[Admin]:
-    with admin(server.url) as one:
-        yield one
 
 
 def filled(broker: Admin, name: str, count: int, **config: Any) -> RemoteStream:

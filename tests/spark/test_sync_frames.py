@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,24 +21,12 @@ from retention.ingest.sync.session import SyncOptions
 from retention.nats.stream import RemoteStream
 from retention.stores.lease import lease
 from tests.spark.test_nats_source import BLOCK, FORGOTTEN_AFTER_S, filled
-from tests.support.nats_process import Admin, NatsProcess, admin, nats_process
+from tests.support.nats_process import Admin, NatsProcess
 from tests.support.recorded_stream import RecordedStream, messages
 from tests.support.sandboxes import configured
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsProcess]:
-    with nats_process(tmp_path_factory.mktemp("nats")) as started:
-        yield started
-
-
-@pytest.fixture
-def broker(server: NatsProcess) -> Iterator[Admin]:
-    with admin(server.url) as one:
-        yield one
 
 
 def copy_of(folder: Path, server: NatsProcess, origin: str, **fields: Any) -> Stream:
