@@ -151,6 +151,7 @@ def compact(actors: Actors, rng: Random) -> None:
     """Merge all or some files; the visible messages do not change."""
     limits = CompactionLimits(max_bytes=3000) if rng.random() < 0.2 else None
     report = done(actors.warehouse.compact([NAME], limits).apply())
+    actors.model.changed_ns = actors.clock()
     actors.said = (
         f"compact: {report.merges} merges, {report.files_before} to {report.files_after} files"
     )

@@ -15,7 +15,7 @@ from tests.support.marked import marked_update
 from tests.support.worlds import World, update
 
 UNDONE, GRACE_OVER, THERE_AGAIN = "undone already", "grace is over", "there again"
-ERASED, UNSURE = "erased", "grace is over, but legal holds or a lost log kept some files"
+ERASED, UNSURE = "erased", "grace is over, but legal holds, a lost log or a vector kept some files"
 """Reasons that prevent an undo; the last may."""
 
 
@@ -124,6 +124,8 @@ class StreamModel:
     """The messages of which no file may have a copy."""
     log_since_ns: int = 0
     """The instant since which the log has every entry: an erasure deletes earlier ones of a Delta table."""
+    changed_ns: int = 0
+    """The instant of the last run that replaced or removed files."""
 
     @property
     def policy(self) -> Policy:
@@ -213,7 +215,7 @@ class StreamModel:
         removed = {seq: self.live.pop(seq) for seq in rules}
         bases = {seq: self.bases.pop(seq) for seq in rules}
         # Runs at one instant have unique names, a nanosecond after one another.
-        ended_ns = max(now_ns, started_ns(name, now_ns))
+        ended_ns = self.changed_ns = max(now_ns, started_ns(name, now_ns))
         run = Run(name, kind, ended_ns, removed, dict(rules), markers, bases)
         self.runs.append(run)
         if self.config.archive is not None and kind != "erase":
@@ -281,7 +283,10 @@ class StreamModel:
             held = {seq for seq, message in run.removed.items() if self.holds.cover(message)}
             run.kept = frozenset(held if run.kept is None else run.kept & held)
             # A log with lost entries younger than the grace may have named the files again.
-            run.lost = not self.holds.in_effect and self.log_since_ns < cutoff_ns
+            is_log_whole = self.log_since_ns < cutoff_ns
+            # A data file stays for the grace of the last run that replaced a vector of it.
+            is_renewed = self.config.vectors and self.changed_ns >= cutoff_ns
+            run.lost = not (self.holds.in_effect or is_renewed) and is_log_whole
 
     def kept_dead(self) -> list[Stored]:
         """The removed messages under legal holds, whose files nothing may have deleted."""

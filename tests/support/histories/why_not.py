@@ -41,4 +41,5 @@ def undone(actors: Actors, run: Run, hold: str | None = None) -> dict[str, Any] 
     assert record["restored_messages"] == len(run.removed)
     assert record["restored_bytes"] == run.removed_bytes
     actors.model.undo(run)
+    actors.model.changed_ns = actors.clock()
     return record
