@@ -33,7 +33,7 @@ class Cost:
     bytes_written: int | None
 
 
-def measure(work: Callable[[], None]) -> Cost:
+def measure(work: Callable[[], object]) -> Cost:
     """Do the work and return its cost."""
     moved, used, started = _moved(), _used(), time.perf_counter()
     work()

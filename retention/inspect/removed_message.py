@@ -13,7 +13,7 @@ from retention.context.position import Position, locate
 from retention.core.units import format_instant
 from retention.core.wording import counted
 from retention.errors import MissingMessageError
-from retention.history.kinds import Dropped, Repaired
+from retention.history.kinds import Dropped, Repaired, RestoredRun
 from retention.history.runs import History, history_of
 from retention.inspect.removals import Recovery, RemovalRun, removals_of, rows_of
 from retention.plan.explanation import Explanation
@@ -50,11 +50,13 @@ def explain_removed(opened: OpenedStream, ref: MessageRef, now_ns: int) -> Expla
         RefusedError, DamagedError: the table or a record cannot be read.
     """
     history, position = history_of(opened.warehouse, opened.name), locate(opened)
-    removals = list(removals_of(opened, list(history.outcomes())))
+    outcomes = list(history.outcomes())
+    removals = list(removals_of(opened, outcomes))
     epoch = position.snapshot.counters.epoch
     counting = {known for known in _epochs(removals) if history.continuing(known)[-1] == epoch}
     here = [removal for removal in removals if removal.epoch in counting]
-    taker, undone = _taker(here, ref)
+    restores = [record.run for record in outcomes if isinstance(record, RestoredRun)]
+    taker, undone = _taker(here, ref, restores)
     if taker is not None:
         return _explained(taker, ref, now_ns)
     next_seq = position.tail(ref[0]).next_seq
@@ -92,15 +94,22 @@ def _epochs(removals: Sequence[RemovalRun]) -> set[int]:
 
 
 def _taker(
-    removals: Sequence[RemovalRun], ref: MessageRef
+    removals: Sequence[RemovalRun], ref: MessageRef, restores: Sequence[str]
 ) -> tuple[_Taken | None, list[RemovalRun]]:
-    """The newest run in force that removed a message, or otherwise may have; and the newer ones that were undone."""
+    """The newest run in force that removed a message, or otherwise may have; and the newer ones that were undone.
+
+    A restore from an archive may have brought the message back, so that a newer run that may have removed it counts.
+    """
     undone: list[RemovalRun] = []
     perhaps: _Taken | None = None
     for taken in _taken(removals, ref):
         if taken.removal.undone_by is not None:
             undone += [taken.removal] if taken.is_certain else []
         elif taken.is_certain:
+            if perhaps is not None and any(
+                taken.removal.run < restore < perhaps.removal.run for restore in restores
+            ):
+                break
             return taken, undone
         else:
             perhaps = perhaps or taken

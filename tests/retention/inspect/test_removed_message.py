@@ -113,6 +113,20 @@ def test_a_later_run_across_whose_range_it_lay_did_not_take_it(make: Make, tmp_p
     assert not unsure.as_json()["removed"]["certain"]
 
 
+def test_a_removal_before_a_restore_is_not_the_last_for_certain(make: Make, tmp_path: Path) -> None:
+    orders = make(archive=str(tmp_path / "archive")).stream("ORDERS")
+    first = orders.delete(5, 7, 9).apply().run
+    orders.restore()
+    orders.delete(7).apply()
+    last = orders.purge().apply().run
+    assert orders.explain(5).as_json()["removed"]["run"] == last
+    for file in (tmp_path / "streams").rglob("segment=1/*.parquet"):
+        file.unlink()
+    unsure = orders.explain(5).as_json()["removed"]
+    assert (unsure["run"], unsure["certain"]) == (last, False)
+    assert first not in orders.explain(5).sentence
+
+
 def test_a_message_that_was_never_stored_is_none_that_is_gone(make: Make) -> None:
     with pytest.raises(
         MissingMessageError, match="ORDERS 500 was never stored: the next message gets 41"
