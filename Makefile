@@ -1,10 +1,10 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-all check static suite test long conformance bench format lock docs pictures screenshots notebooks
+.PHONY: help setup demo demo-all check static suite test long conformance bench bench-full format lock docs pictures screenshots notebooks
 
 PYTHON ?= python3
 BIN := .venv/bin
 PURE := not spark and not slow and not live and not whole
-BENCHMARKS := "" .ttl .markers .metadata .topics .broker .appends .consumers .compaction .reclaim .cold .buckets .tables .verify .erasure
+BENCHMARKS := "" .ttl .markers .metadata .topics .broker .appends .consumers .compaction .reclaim .cold .buckets .tables .verify .erasure .erasing .holds .single_writes .sync .curves
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,7 +40,10 @@ long: $(if $(NAME),setup)  ## List the long runs; NAME=crash starts one, ARGS ad
 conformance:  ## Judge every case of the real servers on every store and engine (the long run of that name)
 	@$(MAKE) --no-print-directory long NAME=conformance
 
-bench: setup  ## Measure against the same work done by hand with other libraries
+bench: setup  ## Measure against the same work done by hand with other libraries, half an hour
+	$(BIN)/python -m benchmarks.half_hour
+
+bench-full: setup  ## The same at full size, and with Spark (hours)
 	for module in $(BENCHMARKS); do $(BIN)/python -m benchmarks$$module || exit 1; done
 	$(BIN)/python -m benchmarks.growth --millions 5
 
