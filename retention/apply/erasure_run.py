@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -28,6 +29,7 @@ from retention.context.context import OpenedStream, has_table
 from retention.context.holds import holds_ledger
 from retention.core.json_object import JsonObject
 from retention.core.labels import labelled
+from retention.core.spoken_commands import command
 from retention.core.subjects import path_name
 from retention.engines.select import Engines
 from retention.erasure.copies import (
@@ -121,7 +123,7 @@ def finish_erasures(opened: OpenedStream, listed: ListedErasures) -> None:
             with Engines() as engines:
                 finish_erasure(opened, record, engines)
         except RetentionError as error:
-            _log.warning("%s: erasure %s stays unfinished: %s", opened.name, record.id, error)
+            _log.warning("%s", error)
 
 
 def finish_erasure(
@@ -141,12 +143,12 @@ def finish_erasure(
     Raises:
         RefusedError: a legal hold covers a message that would be lost.
         BusyError: another process appends, or keeps changing the table.
-        DamagedError, VerificationError, StorageError: as the steps.
+        DamagedError, VerificationError, StorageError: as the steps. Every sentence says that the erasure is unfinished.
     """
     erasures = erasures_of(opened)
     if erasures.has_report(record.id):
         return report_of(opened, erasures.close(record))
-    with labelled(step=f"erasure {record.id}"):
+    with labelled(step=f"erasure {record.id}"), _unfinished(opened, record):
         content = erasures.read_needles(record)
         wanted = kept_request(record, content)
         messages = wanted.request.messages
@@ -156,6 +158,19 @@ def finish_erasure(
             record, content = _erased_in_archives(opened, survey, record, content, engines)
         archives = ArchiveSurvey() if survey is None else survey.archives
         return _proved(opened, record, content, messages, archives)
+
+
+@contextmanager
+def _unfinished(opened: OpenedStream, record: ErasureRecord) -> Iterator[None]:
+    """Say in the error of a step that the erasure has begun: earlier steps stand, and a later run goes on."""
+    try:
+        yield
+    except RetentionError as error:
+        again = command("erase", opened.name, options="--resume")
+        cause = str(error).replace("nothing was ", "nothing more was ")
+        raise type(error)(
+            f"{opened.name}: erasure {record.id} is unfinished, and {again} goes on with it: {cause}"
+        ) from error
 
 
 def with_files(record: ErasureRecord, survey: ErasureSurvey) -> ErasureRecord:

@@ -64,7 +64,21 @@ class StreamToVerify:
         Raises:
             DamagedError: a record is damaged.
         """
-        return list(self.history.outcomes())
+        return self._records[1]
+
+    @property
+    def _counting(self) -> list[RunRecord]:
+        """The records of the runs that committed, or may have: those without an outcome among them."""
+        under_way, outcomes = self._records
+        return [*under_way, *(record for record in outcomes if record.may_count)]
+
+    @cached_property
+    def _records(self) -> tuple[list[RunRecord], list[RunRecord]]:
+        # Intents are read first: a run that ends meanwhile has both.
+        under_way = [
+            intent for run in self.history.unfinished() if (intent := self.history.begun(run))
+        ]
+        return under_way, list(self.history.outcomes())
 
     @cached_property
     def runs_in_log(self) -> dict[int, frozenset[str]]:
@@ -93,9 +107,7 @@ class StreamToVerify:
         Runs before a restore from an archive, or before a repair of sequences, say nothing about the present files.
         """
         undone = {
-            record.undoes
-            for record in self.outcomes
-            if isinstance(record, Undone | TableUndone) and record.may_count
+            record.undoes for record in self._counting if isinstance(record, Undone | TableUndone)
         }
         return [
             record
@@ -107,13 +119,13 @@ class StreamToVerify:
     @cached_property
     def renewal(self) -> str:
         """The last restore from an archive or repair of sequences; empty: there was none."""
-        return next(
+        return max(
             (
                 record.run
-                for record in self.outcomes
-                if isinstance(record, RestoredRun | SequencesRepaired) and record.may_count
+                for record in self._counting
+                if isinstance(record, RestoredRun | SequencesRepaired)
             ),
-            "",
+            default="",
         )
 
     @cached_property

@@ -48,7 +48,15 @@ class TableToVerify:
         Raises:
             DamagedError: a record of the run history is damaged.
         """
-        return list(self.table.history.outcomes())
+        return self._records[1]
+
+    @cached_property
+    def _records(self) -> tuple[list[RunRecord], list[RunRecord]]:
+        """The intents without an outcome, which may have committed, and the outcomes, newest first."""
+        # Intents are read first: a run that ends meanwhile has both.
+        history = self.table.history
+        begun = [intent for run in history.unfinished() if (intent := history.begun(run))]
+        return begun, list(history.outcomes())
 
     @cached_property
     def rewritten(self) -> Mapping[tuple[str, str], str]:
@@ -68,11 +76,9 @@ class TableToVerify:
     @property
     def standing(self) -> list[TableApplied]:
         """The passes that are not undone, newest first."""
-        undone = {
-            each.undoes
-            for each in self.outcomes
-            if isinstance(each, TableUndone) and each.may_count
-        }
+        under_way, outcomes = self._records
+        counting = [*under_way, *(each for each in outcomes if each.may_count)]
+        undone = {each.undoes for each in counting if isinstance(each, TableUndone)}
         return [each for each in self.passes if each.run not in undone]
 
     def location_of(self, path: str) -> str:

@@ -93,7 +93,21 @@ class CommitAttempt:
         if not is_first:
             raise OvertakenError(f"version {before.version + 1} exists")
         reached(Step.DELTA_COMMITTED)
+        self._refuse_forgotten(before.version)
         return self._kept(before.version + 1, token)
+
+    def _refuse_forgotten(self, version: int) -> None:
+        """Refuse an entry that is left without its base: its version may have been free only after an erasure.
+
+        An erasure deletes the log before a checkpoint. If rivals committed since the base was read, their entries are
+        deleted, too, and an entry in the place of one is ignored. An entry before the erasure is deleted itself.
+        """
+        base, entry = (version_token_of(self.layout, each) for each in (version, version + 1))
+        if base is None and entry is not None:
+            raise CommitUnknownError(
+                f"stream {self.layout.stream}: the log was deleted up to version {version} while version {version + 1} "
+                "was written, so it is unknown whether this commit happened; look at the stream, delete no file"
+            )
 
     def _commit_info(self, token: str, at_ms: int) -> Action:
         info = {

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from retention.core.spoken_commands import command
-from retention.errors import LostCommitError
+from retention.errors import CommitUnknownError, LostCommitError
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import as_storage_errors
@@ -49,13 +49,21 @@ class LostEntry:
 def keep_token(layout: Layout, version: int, token: str) -> bool:
     """Store the token of a new commit; False if another program already overwrote its entry.
 
+    An entry that is gone was not overwritten if a checkpoint has it: an erasure deletes the log before that.
+
     Neither the link nor Spark's rename is fsynced: journaling file systems make both durable in order of execution.
+
+    Raises:
+        CommitUnknownError: the entry is gone, and no checkpoint has it.
     """
-    place = _place(layout, version)
+    entry, place = delta_history.place_of(layout, version), _place(layout, version)
     if os.path.lexists(place):
         # The log was restored from a copy; the tokens belong to entries that it no longer has.
         forget(layout, _tokens(layout))
-    if not _link(delta_history.place_of(layout, version), place):
+    if not _link(entry, place):
+        if files.length(entry) is None:
+            _refuse_unknown(layout, version)
+            return True
         _log.warning(
             "stream %s: no token of version %d could be kept in %s, so that nobody would notice if another program "
             "overwrote it",
@@ -192,13 +200,24 @@ def _tokens(layout: Layout) -> dict[int, int]:
     return inodes
 
 
+def _refuse_unknown(layout: Layout, version: int) -> None:
+    if max(delta_history.versions(layout)[1], default=-1) < version:
+        raise CommitUnknownError(
+            f"stream {layout.stream}: the entry of version {version} was deleted as soon as it was written, and no "
+            "checkpoint has it; look at the table's history, delete no file"
+        )
+
+
 def _link(entry: str, place: str) -> bool:
     """Hard-link an entry, or copy it if the file system has no links; False if both fail."""
     try:
         files.link(entry, place)
     except OSError:
         try:
-            files.replace(place, files.read_unchanging(entry) or b"")
+            content = files.read_unchanging(entry)
+            if content is None:
+                return False
+            files.replace(place, content)
         except OSError:
             return False
     return True

@@ -31,9 +31,12 @@ from retention.errors import (
 from retention.ports import Store, Swap
 from retention.schemas.files import LOGGED_FILES
 from retention.schemas.messages import NEVER
+from retention.storage.crash_points import Step, watched_by
 from retention.stores.delta import commit
 from retention.stores.delta import store as delta
 from retention.stores.delta.actions import add_action, remove_action
+from retention.stores.delta.forget_log import forget_log
+from retention.stores.layout import Layout
 from tests.contract.conftest import NOW_NS, Stage
 from tests.contract.streams import (
     NOTHING,
@@ -388,6 +391,51 @@ def test_what_a_rival_compacted_after_the_snapshot_is_neither_doubled_nor_missed
     with pytest.raises(StalePlanError):
         store.commit(removing(files.slice(0, 1), mine), snapshot)
     assert sequences(place.open()) == list(range(1, 21))
+
+
+def meanwhile(store: Store, at: Step, act: Callable[[], object]) -> None:
+    """Commit messages 1 to 3, with an act at the first occurrence of a step."""
+    acts = [act]
+
+    def watch(step: Step) -> None:
+        if step is at and acts:
+            acts.pop()()
+
+    snapshot = store.snapshot()
+    added = staged(store, rows(range(1, 4)))
+    with watched_by(watch):
+        store.commit(appending(added, 4), snapshot)
+
+
+def test_a_commit_whose_entry_an_erasure_deleted_stands(place: Stage, store: Store) -> None:
+    def erase() -> None:
+        append(place.open(), range(4, 6))
+        forget_log(Layout(str(place.root), "ORDERS"))
+
+    meanwhile(store, Step.DELTA_COMMITTED, erase)
+    assert sequences(place.open()) == [1, 2, 3, 4, 5]
+
+
+def test_a_commit_whose_entry_is_gone_without_a_checkpoint_is_unknown(
+    place: Stage, store: Store
+) -> None:
+    entry = place.root / "messages" / "_delta_log" / f"{1:020d}.json"
+    with pytest.raises(CommitUnknownError, match="deleted as soon as it was written"):
+        meanwhile(store, Step.DELTA_COMMITTED, entry.unlink)
+    assert list(place.root.rglob("segment=1/*.parquet"))
+
+
+def test_an_entry_before_an_erasure_is_no_commit(place: Stage, store: Store) -> None:
+    def commit_twice_and_erase() -> None:
+        append(place.open(), range(1, 3))
+        append(place.open(), range(3, 5))
+        forget_log(Layout(str(place.root), "ORDERS"))
+
+    with pytest.raises(
+        CommitUnknownError, match=r"log was deleted up to version 0.*delete no file"
+    ):
+        meanwhile(store, Step.ENTRY_SYNCED, commit_twice_and_erase)
+    assert sequences(place.open()) == [1, 2, 3, 4]
 
 
 def fail_put(monkeypatch: pytest.MonkeyPatch, error: Exception, *, after: bool) -> None:
