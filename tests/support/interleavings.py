@@ -19,7 +19,7 @@ from retention.consumers.state import new_state
 from retention.core.inventory import Counters
 from retention.datafile.parquet import write_messages
 from retention.engines import local
-from retention.errors import RetentionError
+from retention.errors import CommitUnknownError, RetentionError
 from retention.history.runs import history_of
 from retention.ingest import turns
 from retention.interest.edit import delete_consumer, edit_consumer
@@ -393,8 +393,9 @@ def attempt(act: Act, folder: Path) -> Exception | None:
 
 
 def possible(result: Exception | None) -> tuple[bool, ...]:
-    """Whether an act counts as executed; an unfinished erasure may have removed its messages or not."""
-    return (True, False) if UNFINISHED in str(result) else (result is None,)
+    """Whether an act counts as executed; a commit may be unknown, and an unfinished erasure has one or not."""
+    is_unsure = isinstance(result, CommitUnknownError) or UNFINISHED in str(result)
+    return (True, False) if is_unsure else (result is None,)
 
 
 def steps_of(act: Act, folder: Path) -> list[str]:
