@@ -52,12 +52,13 @@ Act = Callable[[Path], None]
 Prepare = Callable[[Path, str], None]
 
 
-def written(folder: Path, format_: str) -> None:
+def written(folder: Path, format_: str, **more: Any) -> None:
     """A stream after one run, due for another; two files of one segment overlap; a plan is saved."""
     limits: dict[str, Any] = {
         "max_age": "60s",
         "max_msgs_per_subject": 9,
         "compact": {"min_files": 2},
+        **more,
     }
     warehouse = warehouse_with(folder, format_, NOW, **limits)
     first, *rest = even_segments(4, 10)
@@ -74,6 +75,11 @@ def scattered(folder: Path, format_: str) -> None:
     written(folder, format_)
     for batch in range(3):
         publish(folder, "before", batch)
+
+
+def archived(folder: Path, format_: str) -> None:
+    """The same, with an archive of the removed messages."""
+    written(folder, format_, archive="archive")
 
 
 def dying(folder: Path, format_: str) -> None:
@@ -171,6 +177,11 @@ def apply_plan(folder: Path) -> None:
 def undo(folder: Path) -> None:
     begun = (path.name for path in (folder / "runs" / STREAM).glob("*.begun.json"))
     opened_at(folder).undo(min(begun, default="none").removesuffix(".begun.json"))
+
+
+def restore(folder: Path) -> None:
+    """The removed messages are restored from the archive."""
+    opened_at(folder).stream(STREAM).restore()
 
 
 def read(folder: Path) -> None:
@@ -293,7 +304,7 @@ def _table(folder: Path) -> DeltaTable:
     return DeltaTable(str(folder / "streams" / STREAM / "messages"))
 
 
-_MET: tuple[Prepare, ...] = (written, scattered, empty, dying, reclaimable)
+_MET: tuple[Prepare, ...] = (written, archived, scattered, empty, dying, reclaimable)
 
 
 @dataclass(frozen=True)
@@ -311,6 +322,7 @@ MINE: Mapping[str, Side] = {
     "apply-plan": Side(apply_plan),
     "marking-apply": Side(apply, prepare=dying),
     "undo": Side(undo),
+    "restore": Side(restore, prepare=archived),
     "publish": Side(publish),
     "first-publish": Side(publish, prepare=empty),
     "release": Side(apply, prepare=heard),
@@ -338,7 +350,7 @@ THEIRS: Mapping[str, Side] = {
     "publish": Side(lambda folder: publish(folder, "theirs")),
     "publish-after-taking-over": Side(without_leases(lambda folder: publish(folder, "theirs"))),
     "apply": Side(lambda folder: apply(folder, LATER_AS_OF), meets=(*_MET, held)),
-    "purge": Side(purge, meets=(written, scattered, held)),
+    "purge": Side(purge, meets=(written, archived, scattered, held)),
     "hold": Side(place_hold),
     "release-hold": Side(release_hold, meets=(held,)),
     "apply-after-taking-over": Side(without_leases(lambda folder: apply(folder, LATER_AS_OF))),
@@ -346,12 +358,12 @@ THEIRS: Mapping[str, Side] = {
     "undo-after-taking-over": Side(without_leases(undo)),
     "read": Side(read),
     "erase-after-taking-over": Side(
-        without_leases(erase), meets=(written, scattered, held, reclaimable)
+        without_leases(erase), meets=(written, archived, scattered, held, reclaimable)
     ),
     "other-erase-after-taking-over": Side(
-        without_leases(erase_others), meets=(written, scattered, held, reclaimable)
+        without_leases(erase_others), meets=(written, archived, scattered, held, reclaimable)
     ),
-    "verify": Side(verify, meets=(written, held, reclaimable)),
+    "verify": Side(verify, meets=(written, archived, held, reclaimable)),
     "release": Side(apply, meets=(heard,)),
     "acks": Side(come_further, meets=(heard,)),
     "new-consumer": Side(create_consumer, meets=(heard,)),
@@ -360,7 +372,7 @@ THEIRS: Mapping[str, Side] = {
     "foreign-delete": Side(delete_a_row, formats=("delta",), meets=(written, scattered)),
     "foreign-compaction": Side(compact, formats=("delta",), meets=(written, scattered)),
     "compact-after-taking-over": Side(
-        without_leases(merge), meets=(written, scattered, reclaimable)
+        without_leases(merge), meets=(written, archived, scattered, reclaimable)
     ),
     "reclaim-after-taking-over": Side(without_leases(reclaim), meets=(reclaimable,)),
     "vacuum": Side(vacuum, formats=("delta",), meets=(reclaimable,)),
