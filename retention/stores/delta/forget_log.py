@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from retention.errors import StalePlanError
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.stores.delta import commit_tokens, internals
@@ -14,12 +15,19 @@ def forget_log(layout: Layout) -> list[str]:
     """Delete entries, checkpoints, checksums, sidecars and second names before the newest version; their locations.
 
     Readers of earlier versions, clones and streaming readers that are behind lose them.
+
+    Raises:
+        StalePlanError: another program deletes or replaces the table meanwhile.
     """
     table = layout.messages
-    newest = delta_history.versions(layout)[0][-1]
+    newest = max(delta_history.versions(layout)[0], default=-1)
     if newest not in internals.log_files(table)[1]:
         write_checkpoint(layout)
-        newest = max(internals.log_files(table)[1])
+        newest = max(internals.log_files(table)[1], default=-1)
+    if newest < 0:
+        raise StalePlanError(
+            f"stream {layout.stream}: another program deletes or replaces the table; its log was not changed; run again"
+        )
     old = [
         *internals.log_places(table, newest),
         *_checksums(table),
