@@ -132,14 +132,15 @@ def _erased(actors: Actors, report: ShownErasure, erased: list[Stored]) -> None:
 
 
 def _check_done(actors: Actors, report: ShownErasure, erased: list[Stored]) -> None:
-    """Check that an erasure is unfinished only because other messages in removed files have the same strings."""
+    """Check that an erasure is unfinished only because other removed or archived messages have the same strings."""
     if report.is_done:
         return
     actors.said += f" (unfinished: {len(report.traces)})"
     strings = {string for message in erased for string in _strings(message)}
     removed = [m for run in actors.model.runs for m in run.removed.values() if not run.lost]
-    shared = [m for m in removed if m not in erased and strings & set(_strings(m))]
-    assert shared, report.traces
+    archived = [m for each in actors.model.archives for m in each.removed.values()]
+    others = (m for m in (*removed, *archived) if m not in erased)
+    assert any(strings & set(_strings(m)) for m in others), report.traces
 
 
 def _strings(message: Stored) -> list[bytes]:
