@@ -18,6 +18,7 @@ from retention.history.run_fields import RunEntry
 from retention.history.runs import history_of
 
 if TYPE_CHECKING:
+    from retention.api.table import Table
     from retention.inspect.run_details import RunDetails
     from retention.views.frames import RunRecords
 
@@ -32,6 +33,10 @@ class RunHistory(StreamSelection):
     @abstractmethod
     def _known(self, name: str) -> OpenedStream:
         """A stream that the configuration names, or that was written to."""
+
+    @abstractmethod
+    def table(self, name: str) -> Table:
+        """A table in place that the configuration lists."""
 
     def history(self, names: Iterable[str] | None = None) -> RunRecords:
         """The outcomes of runs, newest first; `to_pandas()` makes a data frame of them.
@@ -117,6 +122,11 @@ class RunHistory(StreamSelection):
             history = history_of(self.location, name)
             if history.begun(run) is not None or history.done(run) is not None:
                 return self._known(name)
+        for name in self.tables():
+            if self.table(name).opened.history.begun(run) is not None:
+                raise UsageError(
+                    f"{run}: this run is of the table in place {name}; use the methods of `warehouse.table({name!r})`"
+                )
         kinds = "stream or table" if self.tables() else "stream"
         raise UsageError(
             f"{run}: no {kinds} in {self.location} has such a run; `retention history` lists the runs"

@@ -29,6 +29,11 @@ _POLL_S = 0.05
 _SETTLE_S = 0.2
 
 
+def can_expire(root: str) -> bool:
+    """Whether a lease there may be taken over from a process that stands still: on a local disk only death frees it."""
+    return files.is_remote(root)
+
+
 @contextmanager
 def lease(
     root: str,

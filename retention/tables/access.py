@@ -57,6 +57,14 @@ class TableAccess(Protocol):
         """
         ...
 
+    def exclude(self, table: OpenedTable, intent: TableRun) -> None:
+        """Keep an interrupted run from committing later, if its process may stand still just before that.
+
+        Raises:
+            RetentionError: as `commit`.
+        """
+        ...
+
     def settled(self, table: OpenedTable, intent: TableRun) -> TableRun:
         """The outcome of an interrupted run: `done`, `abandoned`, or `unknown`, with which its files are kept."""
         ...

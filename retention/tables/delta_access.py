@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
@@ -17,6 +18,7 @@ from retention.history.kinds import TableApplied, TableRun
 from retention.history.record import ABANDONED, DONE, UNKNOWN
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
+from retention.stores import lease
 from retention.tables.dead_files import DeadFiles, dead_files
 from retention.tables.opened import OpenedTable
 from retention.tables.plan import TablePlan
@@ -60,6 +62,18 @@ class DeltaAccess:
         """Commit one entry; as `delta.commit.commit`."""
         del intent
         return commit(before, build, operation, table.clock).version
+
+    def exclude(self, table: OpenedTable, intent: TableRun) -> None:
+        """Commit an entry without actions: the put of a process that stands still before it finds its version taken."""
+        if lease.can_expire(table.home) and intent.basis is not None:
+            try:
+                current = delta_log.advance(delta_log.read(table.location))
+            except (UsageError, DamagedError):
+                return
+            if current.metadata["id"] == intent.basis.table_id:
+                settling = json.dumps({"settles": intent.run})
+                operation = Operation("SETTLE", entries.ENGINE, user_metadata=settling)
+                commit(current, lambda *_: (), operation, table.clock)
 
     def settled(self, table: OpenedTable, intent: TableRun) -> TableRun:
         """The outcome by the table's log; the files of a run that did not commit are deleted."""

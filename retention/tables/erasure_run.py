@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from urllib.parse import unquote
 
@@ -16,7 +15,6 @@ from retention.core.subjects import path_name
 from retention.core.table_policy import Column
 from retention.core.wording import counted
 from retention.delta import snapshot as delta_log
-from retention.delta.entries import Action
 from retention.delta.snapshot import DeltaSnapshot
 from retention.engines.local import LocalEngine
 from retention.erasure.concealing import concealed_paths
@@ -40,7 +38,7 @@ from retention.storage import files
 from retention.storage.bucket_versions import kept_versions
 from retention.storage.crash_points import Step, reached
 from retention.stores.holds import HoldRecords
-from retention.tables.committing import committing, refuse_forgotten
+from retention.tables.committing import committing
 from retention.tables.erased_rows import (
     ChooseEngine,
     Key,
@@ -61,35 +59,13 @@ from retention.tables.evidence import Evidence, hash_evidence, read_evidence
 from retention.tables.holds import TableHoldRecords
 from retention.tables.narrow import shown_name
 from retention.tables.opened import OpenedTable
-from retention.tables.recorded import commit_recorded, removing
+from retention.tables.recorded import Announced, commit_recorded, removing
 from retention.tables.records import erase_changes, erase_digests
-from retention.tables.stage import StagedRemovals, discarded_on_failure, stage_copies
+from retention.tables.stage import discarded_on_failure, stage_copies
 
 ATTEMPTS = 20
 _REMOVED = "its live rows are removed, files that our runs wrote are kept, and it is unfinished"
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class _Announced:
-    """Staged removals that are refused if others settled the run meanwhile."""
-
-    table: OpenedTable
-    run: str
-    staged: StagedRemovals
-
-    def actions(self, version: int, now_ms: int, snapshot: DeltaSnapshot) -> list[Action]:
-        """The actions of a commit of this version; as `delta.commit.Build`."""
-        refuse_forgotten(self.table, self.run)
-        return self.staged.actions(version, now_ms, snapshot)
-
-    def digests(self) -> Mapping[str, str]:
-        """The digests of the copies."""
-        return self.staged.digests()
-
-    def written(self) -> list[str]:
-        """The paths of the files that are written, in the table's directory."""
-        return self.staged.written()
 
 
 def go_on_with_erasures(table: OpenedTable) -> None:
@@ -233,7 +209,7 @@ def _commit(table: OpenedTable, record: ErasureRecord, survey: TableErasureSurve
         # A legal hold that is placed later names the run that it came too late for.
         with discarded_on_failure(table.location, staged.written()):
             _refuse_new_holds(table, survey.holds)
-        announced = _Announced(table, run, staged)
+        announced = Announced(table, run, staged)
         commit_recorded(table, survey.snapshot, intent, announced, "DELETE", numbers)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from retention.core.run_names import started_ns
@@ -18,7 +19,7 @@ from retention.storage.signals import uninterrupted
 from retention.stores.lease import lease
 from retention.stores.pauses import refuse_paused
 from retention.tables.access import access_of
-from retention.tables.committing import forget_committing
+from retention.tables.committing import forget_committing, refuse_forgotten
 from retention.tables.evidence import forget_evidence
 from retention.tables.opened import OpenedTable
 from retention.tables.records import write_digests
@@ -41,6 +42,32 @@ class StagedActions(Protocol):
     def digests(self) -> Mapping[str, str]:
         """Path of each data file among them → the SHA-256 of its bytes."""
         ...
+
+
+@dataclass(frozen=True)
+class Announced:
+    """Staged actions of a run in `committing`, which are refused if others settled it meanwhile."""
+
+    table: OpenedTable
+    run: str
+    staged: StagedActions
+
+    def actions(self, version: int, now_ms: int, snapshot: DeltaSnapshot) -> list[Action]:
+        """The actions of a commit of this version; as `delta.commit.Build`.
+
+        Raises:
+            BusyError: others settled the run.
+        """
+        refuse_forgotten(self.table, self.run)
+        return self.staged.actions(version, now_ms, snapshot)
+
+    def digests(self) -> Mapping[str, str]:
+        """The digests of the staged files."""
+        return self.staged.digests()
+
+    def written(self) -> list[str]:
+        """The paths of the files that are written, in the table's directory."""
+        return self.staged.written()
 
 
 @contextmanager
@@ -137,7 +164,7 @@ def _settled_outcome(table: OpenedTable, intent: Record, error: RetentionError) 
         RetentionError: the error, if the run has not committed, or none can tell yet.
     """
     try:
-        settle(table)
+        settle(table, own=intent.run)
         outcome = table.history.done(intent.run)
     except RetentionError as unsettled:
         raise access_of(table).unsettled(intent, error) from unsettled
@@ -157,14 +184,21 @@ def settle_interrupted(table: OpenedTable) -> None:
             pass
 
 
-def settle(table: OpenedTable) -> None:
+def settle(table: OpenedTable, own: str | None = None) -> None:
     """Give every interrupted run its outcome, and delete the files of those that did not commit.
+
+    Args:
+        table: the table, whose lease is held.
+        own: a run of this process, which commits nothing later.
 
     Raises:
         RefusedError: a newer release made a run of an unknown kind.
+        RetentionError: as `TableAccess.exclude`.
     """
     for intent in table.history.interrupted():
         if isinstance(intent, TableRun):
+            if intent.run != own:
+                access_of(table).exclude(table, intent)
             outcome = access_of(table).settled(table, intent)
             if outcome.status == ABANDONED:
                 forget_evidence(table, intent.run)

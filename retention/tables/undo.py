@@ -24,9 +24,10 @@ from retention.delta.snapshot import DeltaSnapshot
 from retention.errors import RefusedError, StalePlanError, UsageError
 from retention.history.kinds import TableApplied, TableUndone
 from retention.tables.access import access_of
+from retention.tables.committing import committing
 from retention.tables.erasures import refuse_erased
 from retention.tables.opened import OpenedTable
-from retention.tables.recorded import commit_recorded, maintained
+from retention.tables.recorded import Announced, commit_recorded, maintained
 from retention.tables.records import ChangedFile, read_changes
 from retention.tables.stage import numbered
 
@@ -103,28 +104,31 @@ def undo_run(table: OpenedTable, run: str) -> TableUndone:
         RetentionError: as `apply.apply_plan`.
     """
     with maintained(table):
-        record, changed, current = _checked(table, run)
-        reverting = _Reverting()
-        live = _live(current, changed)
-        for change in changed:
-            _revert(current, live, change, reverting)
-        staged = _staged(current, reverting)
-        return commit_recorded(
-            table,
-            current,
-            TableUndone(
-                run=table.history.name_run(table.clock()),
-                as_of_ns=table.clock(),
-                undoes=run,
-                location=table.location,
-                restored_rows=record.removed_rows,
-                restored_files=len(staged.adds) + len(staged.vectored),
-                written_files=len(staged.made),
-            ),
-            staged,
-            "RESTORE",
-            {"numRestoredFiles": len(staged.adds) + len(staged.vectored) + len(staged.made)},
-        )
+        undoing = table.history.name_run(table.clock())
+        # A reclaim that takes the lease over settles the undo before it deletes the files.
+        with committing(table, undoing):
+            record, changed, current = _checked(table, run)
+            reverting = _Reverting()
+            live = _live(current, changed)
+            for change in changed:
+                _revert(current, live, change, reverting)
+            staged = _staged(current, reverting)
+            return commit_recorded(
+                table,
+                current,
+                TableUndone(
+                    run=undoing,
+                    as_of_ns=table.clock(),
+                    undoes=run,
+                    location=table.location,
+                    restored_rows=record.removed_rows,
+                    restored_files=len(staged.adds) + len(staged.vectored),
+                    written_files=len(staged.made),
+                ),
+                Announced(table, undoing, staged),
+                "RESTORE",
+                {"numRestoredFiles": len(staged.adds) + len(staged.vectored) + len(staged.made)},
+            )
 
 
 def undoable(table: OpenedTable, run: str) -> TableApplied:

@@ -90,6 +90,9 @@ class DirectoryAccess:
             move_aside(table.location, moves)
         return _VERSION
 
+    def exclude(self, table: OpenedTable, intent: TableRun) -> None:
+        """Nothing: a directory has no log, and a run moves its files one by one."""
+
     def settled(self, table: OpenedTable, intent: TableRun) -> TableRun:
         """The outcome by the places of the run's files: an undo is finished, and an unfinished pass taken back.
 

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from retention.config.keeping import RunSettings
 from retention.core.units import DAY
 from retention.delta import log_files
-from retention.errors import RefusedError, UsageError
+from retention.errors import BusyError, RefusedError, UsageError
 from retention.history.kinds import TableReclaimed
 from retention.storage.crash_points import Step, watched_by
 from retention.tables.apply import apply_plan
@@ -52,6 +52,28 @@ def test_what_a_pass_removed_is_deleted_after_its_grace(table: Events) -> None:
     with pytest.raises(RefusedError, match="gone, as after VACUUM or reclaim"):
         undo_run(later.opened, run)
     assert reclaim_table(later.opened).run is None
+
+
+def test_an_undo_that_lost_its_lease_adds_no_deleted_file(
+    table: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("retention.stores.lease.can_expire", lambda _: True)
+    run = apply_plan(table.opened, table.plan(SOME)).run
+    reclaims = [after(table, 8).opened]
+
+    def lose_lease(step: Step) -> None:
+        if step is Step.ENTRY_SYNCED and reclaims:
+            for held in Path(table.opened.home).rglob("*.lease"):
+                held.unlink()
+            reclaim_table(reclaims.pop())
+
+    with watched_by(lose_lease), pytest.raises(BusyError, match="another process settled run"):
+        undo_run(table.opened, run)
+    assert table.ids() == LEFT
+    [settled] = [
+        each for each in DeltaTable(table.location).history() if each["operation"] == "SETTLE"
+    ]
+    assert "settles" in settled["userMetadata"]
 
 
 def test_the_owner_s_longer_retention_counts(table: Events) -> None:
