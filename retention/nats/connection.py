@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from retention.errors import ServerError, UsageError
 from retention.nats.failures import HungUpError, failure_to_open
 from retention.nats.settings import ConnectionSettings
+from retention.storage.signals import NO_STOP, Stop
 
 if TYPE_CHECKING:
     from retention.nats.client import LibraryClient
@@ -71,9 +72,10 @@ class _GaveUpError(Exception):
 class Connection:
     """One connection, confined to the thread that opened it; it reads only while one of its methods runs."""
 
-    def __init__(self, settings: ConnectionSettings) -> None:
+    def __init__(self, settings: ConnectionSettings, stop: Stop = NO_STOP) -> None:
         """For `open`, which connects."""
         self.settings = settings
+        self._stop = stop
         self._loop = asyncio.new_event_loop()
         self._refusals: list[str] = []
         self._disturbed = asyncio.Event()
@@ -84,15 +86,19 @@ class Connection:
         self.on_loss: Callable[[], None] = lambda: None
 
     @classmethod
-    def open(cls, settings: ConnectionSettings) -> Connection:
+    def open(cls, settings: ConnectionSettings, stop: Stop = NO_STOP) -> Connection:
         """Connect to the first of the servers that answers.
+
+        Args:
+            settings: the servers and the identity.
+            stop: ends the wait for a lost connection, in a thread.
 
         Raises:
             ServerError: None can be reached.
             UsageError: The settings do not fit the server: authentication, TLS, files; or the package `nats-py` is
                 missing.
         """
-        connection = cls(settings)
+        connection = cls(settings, stop)
         try:
             connection.run(connection._connect())
         except BaseException:
@@ -209,6 +215,7 @@ class Connection:
         """
         deadline = self._loop.time() + within_s
         while not self.client.is_connected:
+            self._stop.check()
             if self._loop.time() > deadline:
                 raise ServerError(
                     f"{self.settings.hosts}: the connection was lost and is not back after {within_s:g} s "
