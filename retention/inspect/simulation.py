@@ -39,7 +39,7 @@ from retention.rules.replay.publishes import Publishes
 
 
 class _StoredPublishes:
-    """What is stored, as publishes: read once for the replays of all instants."""
+    """The stored messages as publishes, read once for the replays of all instants."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Publishes, ReadCount]] = {}
@@ -47,7 +47,7 @@ class _StoredPublishes:
     def read(
         self, opened: OpenedStream, inventory: Inventory, config: StreamConfig
     ) -> tuple[Publishes, ReadCount]:
-        """As `stored_publishes`."""
+        """The answer of `stored_publishes`."""
         key = repr((inventory.version, replay_settings(config)))
         if key not in self._known:
             self._known[key] = stored_publishes(opened, inventory, config)

@@ -70,11 +70,11 @@ class LibraryClient(Client):
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:  # noqa: FBT001, FBT002
         """Close the connection; a reset while it closes is no error, and would hide the refusal before it."""
-        told, self._error_cb = self._error_cb, _untold
+        on_error, self._error_cb = self._error_cb, _untold
         try:
             await super()._close(status, do_cbs)
         finally:
-            self._error_cb = told
+            self._error_cb = on_error
 
     def _connect_command(self) -> bytes:
         """The first line that the client sends: it has the credentials."""
