@@ -17,7 +17,7 @@ from tests.live.test_sync_kills import COMMAND
 from tests.support.nats_process import Admin, NatsProcess, admin, nats_process
 from tests.support.sandboxes import NOW, configured
 
-pytestmark = [pytest.mark.live, pytest.mark.every_case]
+pytestmark = pytest.mark.live
 
 NAMES = ("FIRST", "SECOND", "THIRD")
 PATIENCE_S = 120.0
