@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Concatenate, TypeVar
 
 from retention.api.selection import StreamSelection
 from retention.context.context import OpenedStream
 from retention.core.arguments import checked_class
 from retention.core.outcomes import Outcome, Watch, act_sequentially
 from retention.errors import UsageError
+from retention.storage.signals import Stop
 from retention.views.outcomes import Outcomes
 
 if TYPE_CHECKING:
@@ -99,6 +100,29 @@ class Copying(StreamSelection):
         (outcome,) = self._on_each([name], follow_stream, options or OPTIONS)
         return outcome
 
+    def follow_streams(
+        self,
+        names: Iterable[str] | None = None,
+        options: SyncOptions | None = None,
+        watch: Watch | None = None,
+    ) -> list[Outcome[Synced]]:
+        """Keep streams (all with `sync`, if `names` is None) in step with their servers until a signal.
+
+        Each has a thread and a connection of its own. One that fails stops no other.
+
+        Args:
+            names: names, or patterns of names.
+            options: the connection and the bounds; None: those of the configuration.
+            watch: called with the outcome of each stream as soon as it has ended.
+
+        Raises:
+            KeyboardInterrupt, Terminated: after a signal, if a stream had not begun or does not end.
+        """
+        from retention.ingest.sync.session import OPTIONS, follow_stream
+
+        chosen = self._named(names, among=self.synced())
+        return Outcomes(self._follow_each(chosen, follow_stream, options or OPTIONS, watch))
+
     def synced_topics(self) -> list[str]:
         """The names of the topics with `sync` in their configuration."""
         return [
@@ -138,6 +162,48 @@ class Copying(StreamSelection):
 
         (outcome,) = self._on_each([name], follow_topic, options or OPTIONS)
         return outcome
+
+    def follow_topics(
+        self,
+        names: Iterable[str] | None = None,
+        options: TopicSyncOptions | None = None,
+        watch: Watch | None = None,
+    ) -> list[Outcome[TopicSynced]]:
+        """Keep topics (all with `sync`, if `names` is None) in step with their servers until a signal.
+
+        Each has a thread and a connection of its own. One that fails stops no other.
+
+        Args:
+            names: names, or patterns of names.
+            options: the connection and the bounds; None: those of the configuration.
+            watch: called with the outcome of each topic as soon as it has ended.
+
+        Raises:
+            KeyboardInterrupt, Terminated: after a signal, if a topic had not begun or does not end.
+        """
+        from retention.ingest.sync.iggy.session import OPTIONS, follow_topic
+
+        chosen = self._named(names, among=self.synced_topics())
+        return Outcomes(self._follow_each(chosen, follow_topic, options or OPTIONS, watch))
+
+    def _follow_each(
+        self,
+        names: Iterable[str],
+        follow: Callable[Concatenate[OpenedStream, Options, ...], Copied],
+        options: Options,
+        watch: Watch | None,
+    ) -> list[Outcome[Copied]]:
+        """Follow one stream in this thread, several in threads."""
+        from retention.core.following import act_until_signal
+
+        names = list(names)
+        if len(names) == 1:
+            return self._on_each(names, follow, options, watch)
+
+        def act(name: str, stop: Stop) -> Copied:
+            return follow(self._known(name), options, stop)
+
+        return act_until_signal(names, act, self.clock, watch)
 
     def _on_each(
         self,

@@ -11,12 +11,11 @@ import typer
 
 from retention.cli.app import app
 from retention.cli.arguments import Tags, complete_stream
-from retention.cli.output import chosen_streams, finish, put_outcomes
+from retention.cli.output import chosen_streams, finish, put_outcomes, say
 from retention.cli.progress import progress
 from retention.cli.settings import Settings, settings_of
 from retention.core.units import parse_size
 from retention.core.wording import counted
-from retention.errors import UsageError
 
 if TYPE_CHECKING:
     from retention.core.outcomes import Outcome
@@ -60,7 +59,7 @@ Follow = Annotated[
     bool,
     typer.Option(
         "--follow/--once",
-        help="Go on until a signal, with a commit about each second; or end at the server's present end.",
+        help="Go on until a signal, each with a commit about each second; or end at the server's present end.",
     ),
 ]
 BatchMessages = Annotated[int, typer.Option(metavar="N", help="The most messages of a commit.")]
@@ -117,7 +116,7 @@ def nats(
     names = chosen_streams(warehouse, streams, tags, warehouse.synced())
     instant = warehouse.instant(None)
     if follow:
-        outcomes = _followed(settings, names, "stream", partial(warehouse.follow, options=options))
+        outcomes = _followed(settings, names, partial(warehouse.follow_streams, options=options))
     else:
         outcomes = _synced(settings, names, partial(warehouse.sync, options=options))
     put_outcomes(settings, outcomes, instant, sync_text, sync_entry)
@@ -171,8 +170,7 @@ def iggy(
     names = chosen_streams(warehouse, topics, tags, warehouse.synced_topics())
     instant = warehouse.instant(None)
     if follow:
-        go_on = partial(warehouse.follow_topic, options=options)
-        outcomes = _followed(settings, names, "topic", go_on)
+        outcomes = _followed(settings, names, partial(warehouse.follow_topics, options=options))
     else:
         outcomes = _synced(settings, names, partial(warehouse.sync_topics, options=options))
     put_outcomes(settings, outcomes, instant, topic_sync_text, sync_entry)
@@ -187,15 +185,17 @@ def _synced(
 
 
 def _followed(
-    settings: Settings, names: list[str], what: str, follow: Callable[[str], Outcome[Copied]]
+    settings: Settings, names: list[str], follow: Callable[..., list[Outcome[Copied]]]
 ) -> list[Outcome[Copied]]:
-    if len(names) != 1:
-        raise UsageError(
-            f"--follow keeps one {what} in step, and {counted(len(names), f'{what} is', f'{what}s are')} meant; "
-            f"nothing was copied; run one command for each {what}"
-        )
-    with progress(settings, "syncing", 1, _came):
-        return [follow(names[0])]
+    """Follow streams, and tell the end of each as soon as it has ended: the others may go on for months."""
+    with progress(settings, "syncing", len(names), _came) as watch:
+
+        def tell(outcome: Outcome[Copied]) -> None:
+            watch(outcome)
+            if outcome.error is not None and len(names) > 1 and settings.format != "jsonl":
+                say(outcome.sentence)
+
+        return follow(names, watch=tell) if names else []
 
 
 def _came(synced: Synced | TopicSynced) -> str:

@@ -29,6 +29,7 @@ OF_STREAM = (
     "hold_for_consumers",
 )
 """The keys of a stream's limits."""
+MODE = "mode"
 OF_REPLAY = (
     "max_age",
     "max_msgs",
@@ -55,6 +56,9 @@ OF_REPLAY = (
 """The keys that a replay answers about, or that it needs changed before it can answer."""
 _DECIDES = OF_REPLAY[: OF_REPLAY.index("sealed")]
 """The keys that decide what a server does with a publish, and with what it holds."""
+OF_SIMULATED_REPLAY = (*OF_STREAM, *(key for key in _DECIDES if key not in {*OF_STREAM, "storage"}))
+"""The keys that decide what a pass with `mode: replay` removes, and the limits that exclude it. No server changes the
+storage of a stream."""
 OF_TOPIC = ("message_expiry", "max_topic_size", "roll_after", "respect_consumer_offsets")
 """The keys of a topic's limits."""
 OF_TABLE = ("max_age", "max_rows", "max_rows_per_key", "max_bytes", "expires_at", "policies")
@@ -75,7 +79,8 @@ def changed_stream(config: StreamConfig, settings: Mapping[str, object]) -> Stre
     if isinstance(config, TopicStream):
         topic = _changed(config.of, settings, OF_TOPIC)
         return config.model_copy(update={"of": topic, "segment_span": topic.roll_after})
-    return _changed(config, settings, OF_STREAM)
+    replays = settings.get(MODE, config.mode) == "replay"
+    return _changed(config, settings, (*(OF_SIMULATED_REPLAY if replays else OF_STREAM), MODE))
 
 
 def replayed_stream(config: StreamConfig, settings: Mapping[str, object]) -> StreamConfig:

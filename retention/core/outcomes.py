@@ -64,8 +64,8 @@ def act_sequentially(
     watch: Watch | None = None,
 ) -> list[Outcome[Value]]:
     """Act on each stream once, in order; an exception becomes the outcome of its stream."""
-    logged, distinct = _begin_logged(act), list(dict.fromkeys(names))
-    return _watched((_outcome(name, logged, clock) for name in distinct), len(distinct), watch)
+    logged, distinct = begin_logged(act), list(dict.fromkeys(names))
+    return watched((outcome_of(name, logged, clock) for name in distinct), len(distinct), watch)
 
 
 def act_concurrently(
@@ -81,8 +81,8 @@ def act_concurrently(
     `act_sequentially`.
     """
     names = list(dict.fromkeys(names))
-    with _at_once(names, _begin_logged(act), clock, at_a_time) as outcomes:
-        return _watched(outcomes, len(names), watch)
+    with _at_once(names, begin_logged(act), clock, at_a_time) as outcomes:
+        return watched(outcomes, len(names), watch)
 
 
 def ask_concurrently(
@@ -104,13 +104,14 @@ def _at_once(
 ) -> Iterator[Iterator[Outcome[Value]]]:
     with ThreadPoolExecutor(at_a_time) as pool:
         try:
-            yield pool.map(lambda name: _outcome(name, act, clock), dict.fromkeys(names))
+            yield pool.map(lambda name: outcome_of(name, act, clock), dict.fromkeys(names))
         finally:
             # An interrupted command starts no further streams.
             pool.shutdown(cancel_futures=True)
 
 
-def _outcome(name: str, act: Callable[[str], Value], clock: Callable[[], int]) -> Outcome[Value]:
+def outcome_of(name: str, act: Callable[[str], Value], clock: Callable[[], int]) -> Outcome[Value]:
+    """Act on a stream; an exception becomes its outcome."""
     started = clock()
     value, error = None, None
     try:
@@ -120,9 +121,10 @@ def _outcome(name: str, act: Callable[[str], Value], clock: Callable[[], int]) -
     return Outcome(name, value, error, (clock() - started) / SECOND)
 
 
-def _watched(
+def watched(
     outcomes: Iterable[Outcome[Value]], total: int, watch: Watch | None
 ) -> list[Outcome[Value]]:
+    """Collect outcomes; each is logged, and passed to `watch`, as it comes."""
     done: list[Outcome[Value]] = []
     for outcome in outcomes:
         done.append(outcome)
@@ -133,7 +135,7 @@ def _watched(
     return done
 
 
-def _begin_logged(act: Callable[[str], Value]) -> Callable[[str], Value]:
+def begin_logged(act: Callable[[str], Value]) -> Callable[[str], Value]:
     """The work on a stream, with its start logged."""
 
     def acting(name: str) -> Value:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 from retention.errors import RefusedError, RetentionError, StorageError, UsageError
 from retention.iggy.settings import IggySettings
 from retention.iggy.wire import name_of_request
+from retention.storage.signals import NO_STOP, Stop
 
 if TYPE_CHECKING:
     from apache_iggy import IggyClient, TcpConfig
@@ -73,6 +74,7 @@ class Connection:
         settings: the server and the credentials.
         patience_s: the time for which a request is repeated while a server that was reached before is away, seconds.
         answered_within_s: the longest wait for one answer, seconds; a connection has the shorter of it and its own.
+        stop: ends the wait for a server that is away, in a thread.
     """
 
     def __init__(
@@ -80,8 +82,10 @@ class Connection:
         settings: IggySettings,
         patience_s: float = PATIENCE_S,
         answered_within_s: float = ANSWERED_WITHIN_S,
+        stop: Stop = NO_STOP,
     ) -> None:
         self._settings = settings
+        self._stop = stop
         self._patience_s = patience_s
         self._answered_within_s = answered_within_s
         self._loop = asyncio.new_event_loop()
@@ -134,7 +138,7 @@ class Connection:
                 if time.monotonic() - began >= self._patience_s:
                     raise
             self._client = None
-            time.sleep(_RETRY_S)
+            self._stop.sleep(_RETRY_S)
 
     def _answer(self, code: int, body: bytes) -> bytes:
         client = self._client

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import pyarrow.compute as pc
 
-from retention.config.changed import changed_stream
+from retention.config import StreamConfig
+from retention.config.changed import changed_stream, replay_settings
 from retention.context.context import OpenedStream
-from retention.core.inventory import Inventory
+from retention.core.inventory import Inventory, ReadCount
 from retention.core.policy import Policy, describe
-from retention.core.spoken_commands import command
 from retention.engines.select import Engines
 from retention.errors import RefusedError, UsageError
 from retention.plan.estimate_bounds import Estimate
@@ -29,10 +29,29 @@ from retention.planners.context import PlanningContext
 from retention.planners.estimate import bounds_of_passes, exactly, refuse_undescribed
 from retention.planners.growth_rows import GrownRows
 from retention.planners.probe import StoredRows
+from retention.planners.replayed import plan_replay
 from retention.planners.retention import plan
 from retention.planners.table import gather
 from retention.planners.topic import TopicTable, plan_segments, read_topic, segments_of
+from retention.replay.stored import stored_publishes
 from retention.rules.acting import acting_rules, with_one_rule
+from retention.rules.replay.publishes import Publishes
+
+
+class _StoredPublishes:
+    """The stored messages as publishes, read once for the replays of all instants."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[Publishes, ReadCount]] = {}
+
+    def read(
+        self, opened: OpenedStream, inventory: Inventory, config: StreamConfig
+    ) -> tuple[Publishes, ReadCount]:
+        """The answer of `stored_publishes`."""
+        key = repr((inventory.version, replay_settings(config)))
+        if key not in self._known:
+            self._known[key] = stored_publishes(opened, inventory, config)
+        return self._known[key]
 
 
 @dataclass(frozen=True)
@@ -48,6 +67,8 @@ class StreamSimulator:
     """The topic as read; None: it is a stream."""
     rows: GrownRows
     """Its rows, of which all estimates share what was read."""
+    publishes: _StoredPublishes
+    """Its messages as publishes, of which all replays share what was read."""
 
     def simulate(self, variant: PolicyVariant) -> SimulatedPolicy:
         """Try one policy at the instants of the request.
@@ -60,7 +81,7 @@ class StreamSimulator:
         config = changed_stream(self.opened.config, variant.settings)
         changed = replace(self, opened=replace(self.opened, config=config))
         policy = config.policy()
-        changed.refuse_consumers(policy)
+        changed.refuse_growth(policy)
         return SimulatedPolicy(
             variant.name,
             variant.settings,
@@ -81,12 +102,20 @@ class StreamSimulator:
                 effect.removed_messages,
                 effect.removed_bytes,
                 effect.by_rule,
-                {rule: self.alone(policy, rule, at_ns, stored) for rule in acting_rules(policy)},
+                self.alone(policy, at_ns, stored),
             )
 
-    def alone(self, policy: Policy, rule: str, at_ns: int, stored: Inventory) -> Bounds:
-        """The messages that a pass at an instant would remove by one of a policy's rules alone."""
-        return self.estimate(with_one_rule(policy, rule), at_ns, stored).removed_messages
+    def alone(self, policy: Policy, at_ns: int, stored: Inventory) -> dict[str, Bounds]:
+        """Rule → the messages that a pass at an instant would remove by this one of a policy's rules alone.
+
+        Empty for a replay, in which limits act on each other at each message.
+        """
+        if policy.mode == "replay":
+            return {}
+        return {
+            rule: self.estimate(with_one_rule(policy, rule), at_ns, stored).removed_messages
+            for rule in acting_rules(policy)
+        }
 
     def estimate(self, policy: Policy, at_ns: int, stored: Inventory) -> Estimate:
         """Bound a pass over the stream, or its growth, at an instant."""
@@ -95,6 +124,8 @@ class StreamSimulator:
             segments = segments_of(stored.files, open_base, policy.topic.partitions)
             topic = replace(self.topic, inventory=stored, stored_segments=segments)
             return exactly(plan_segments(self.opened, topic, policy.topic, at_ns).plan)
+        if policy.mode == "replay":
+            return exactly(plan_replay(self.opened, at_ns, self.engines, self.publishes.read).plan)
         context = self._context(policy, at_ns, stored)
         if self.request.is_exact:
             return exactly(plan(context, StoredRows(self.opened, self.engines)).plan)
@@ -103,8 +134,13 @@ class StreamSimulator:
     def _context(self, policy: Policy, at_ns: int, stored: Inventory) -> PlanningContext:
         return replace(gather(self.opened, stored, at_ns), policy=policy)
 
-    def refuse_consumers(self, policy: Policy) -> None:
-        """Refuse growth where the acknowledgements of consumers would have to be assumed, too."""
+    def refuse_growth(self, policy: Policy) -> None:
+        """Refuse growth where subjects, or the acknowledgements of consumers, would have to be assumed, too."""
+        if self.growth.per_day and policy.mode == "replay":
+            raise RefusedError(
+                f"{self.opened.name}: a pass that replays (mode: replay) rests on the subject and the time of each "
+                "message, and those of messages to come are not known; nothing was simulated; say --growth none"
+            )
         if self.growth.per_day and policy.rests_on_consumers:
             raise RefusedError(
                 f"{self.opened.name}: consumers decide what this policy removes, and how they would acknowledge "
@@ -131,7 +167,9 @@ def simulate(opened: OpenedStream, engines: Engines, request: SimulationRequest)
             f"{opened.name}: messages to come have no rows to read: leave out growth, or do without exact numbers"
         )
     rows = GrownRows(opened, engines, inventory.files)
-    simulator = StreamSimulator(opened, engines, request, growth, inventory, topic, rows)
+    simulator = StreamSimulator(
+        opened, engines, request, growth, inventory, topic, rows, _StoredPublishes()
+    )
     policies = tuple(map(simulator.simulate, request.variants))
     return Simulation(opened.name, "messages", request.as_of_ns, growth, request.is_exact, policies)
 
@@ -141,11 +179,6 @@ def _read(opened: OpenedStream) -> tuple[TopicTable | None, Inventory]:
     if not opened.store.exists():
         raise UsageError(
             f"{opened.name}: it holds nothing to simulate on; write to it first, or restore it"
-        )
-    if opened.config.policy().mode == "replay":
-        raise RefusedError(
-            f"{opened.name}: its passes replay (mode: replay), and a simulation answers as updates of its "
-            f"configuration; nothing was simulated; {command('replay', opened.name)} takes other limits and instants"
         )
     snapshot = opened.store.snapshot()
     refuse_undescribed(opened, snapshot)

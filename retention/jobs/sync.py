@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from retention.core.units import parse_size
 from retention.core.wording import counted
 from retention.errors import UsageError
+from retention.errors.printable import visible_lines
 from retention.history.report import document
 from retention.jobs.arguments import add_selection, add_wait, without_instant
 from retention.jobs.running import JobResult, JobRun, job
@@ -74,12 +77,13 @@ def main(run: JobRun) -> JobResult:
     names = warehouse.chosen(arguments.stream, arguments.tag, copies)
     if arguments.configured:
         names = [name for name in names if name in copies or not warehouse.has(name)]
-    if arguments.follow and len(names) != 1:
-        raise UsageError(
-            f"--follow keeps one stream in step, and {counted(len(names), 'stream is', 'streams are')} meant; nothing "
-            "was copied; run one job for each stream"
-        )
     topics = [name for name in names if name in warehouse.topics()]
+    if arguments.follow and 0 < len(topics) < len(names):
+        raise UsageError(
+            f"--follow keeps streams or topics in step, and {counted(len(topics), 'topic')} and "
+            f"{counted(len(names) - len(topics), 'stream')} are meant; nothing was copied; run one job for the topics "
+            "and one for the streams (--stream NAME …)"
+        )
     outcomes: list[Outcome[Any]] = [
         *_synced(warehouse, [name for name in names if name not in topics], arguments),
         *_synced_topics(warehouse, topics, arguments),
@@ -99,7 +103,8 @@ def _synced(
 
     options = SyncOptions(context=arguments.context, **_shared(arguments))
     if arguments.follow:
-        return [warehouse.follow(name, options) for name in names]
+        tell = partial(_tell, arguments, len(names))
+        return warehouse.follow_streams(names, options, tell) if names else []
     return warehouse.sync(names, options)
 
 
@@ -110,8 +115,15 @@ def _synced_topics(
 
     options = TopicSyncOptions(consumers=tuple(arguments.consumer), **_shared(arguments))
     if arguments.follow:
-        return [warehouse.follow_topic(name, options) for name in names]
+        tell = partial(_tell, arguments, len(names))
+        return warehouse.follow_topics(names, options, tell) if names else []
     return warehouse.sync_topics(names, options)
+
+
+def _tell(arguments: argparse.Namespace, count: int, outcome: Outcome[Any]) -> None:
+    """Print the error of one of several streams as soon as it has ended: the others may go on for months."""
+    if outcome.error is not None and count > 1 and arguments.log_format == "text":
+        print(f"sync: {visible_lines(outcome.sentence)}", file=sys.stderr)
 
 
 def _shared(arguments: argparse.Namespace) -> dict[str, Any]:

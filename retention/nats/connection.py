@@ -11,8 +11,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from retention.errors import ServerError, UsageError
-from retention.nats.failures import failure_to_open
+from retention.nats.failures import HungUpError, failure_to_open
 from retention.nats.settings import ConnectionSettings
+from retention.storage.signals import NO_STOP, Stop
 
 if TYPE_CHECKING:
     from retention.nats.client import LibraryClient
@@ -25,6 +26,8 @@ BACK_WITHIN_S = 120.0
 """A server that is restarted, or fails over, is waited for this long."""
 CLOSED_WITHIN_S = 1.0
 """The library waits for the end of a TLS connection that failed, which does not come."""
+UNEXPLAINED = 2
+"""Attempts at a connection that a server may end without a reason, before that counts."""
 _LOOK_EVERY_S = 0.05
 _PERMISSION = re.compile(
     r"Permissions Violation for (Publish|Subscription) to \"(\S+)\"", re.IGNORECASE
@@ -41,15 +44,22 @@ class Message:
 
 
 class _Attempts:
-    """The errors while a connection is opened; after one for each server, it ends with the last."""
+    """The errors while a connection is opened; after one for each server, it ends with the last.
+
+    An end without a reason counts from the third time on: the next attempt may read the reason.
+    """
 
     def __init__(self, servers: int) -> None:
         self._left = servers
+        self._unexplained = UNEXPLAINED
         self.last: Exception | None = None
         self.opened = False
 
     async def note(self, error: Exception) -> None:
         self.last = error
+        if isinstance(error, HungUpError) and self._unexplained:
+            self._unexplained -= 1
+            return
         self._left -= 1
         if not self.opened and self._left <= 0:
             raise _GaveUpError
@@ -62,9 +72,10 @@ class _GaveUpError(Exception):
 class Connection:
     """One connection, confined to the thread that opened it; it reads only while one of its methods runs."""
 
-    def __init__(self, settings: ConnectionSettings) -> None:
+    def __init__(self, settings: ConnectionSettings, stop: Stop = NO_STOP) -> None:
         """For `open`, which connects."""
         self.settings = settings
+        self._stop = stop
         self._loop = asyncio.new_event_loop()
         self._refusals: list[str] = []
         self._disturbed = asyncio.Event()
@@ -75,15 +86,19 @@ class Connection:
         self.on_loss: Callable[[], None] = lambda: None
 
     @classmethod
-    def open(cls, settings: ConnectionSettings) -> Connection:
+    def open(cls, settings: ConnectionSettings, stop: Stop = NO_STOP) -> Connection:
         """Connect to the first of the servers that answers.
+
+        Args:
+            settings: the servers and the identity.
+            stop: ends the wait for a lost connection, in a thread.
 
         Raises:
             ServerError: None can be reached.
             UsageError: The settings do not fit the server: authentication, TLS, files; or the package `nats-py` is
                 missing.
         """
-        connection = cls(settings)
+        connection = cls(settings, stop)
         try:
             connection.run(connection._connect())
         except BaseException:
@@ -200,6 +215,7 @@ class Connection:
         """
         deadline = self._loop.time() + within_s
         while not self.client.is_connected:
+            self._stop.check()
             if self._loop.time() > deadline:
                 raise ServerError(
                     f"{self.settings.hosts}: the connection was lost and is not back after {within_s:g} s "
@@ -215,11 +231,16 @@ class Connection:
 
     async def _connect(self) -> None:
         client_options, client_of = _library()
-        self._client = client = client_of(self._on_error, needs_tls=self.settings.needs_tls)
-        self._attempts = attempts = _Attempts(len(self.settings.servers))
+        settings = self.settings
+        self._client = client = client_of(
+            self._on_error,
+            needs_tls=settings.needs_tls,
+            has_certificate=settings.tls_cert is not None,
+        )
+        self._attempts = attempts = _Attempts(len(settings.servers))
         try:
             await client.connect(
-                **client_options(self.settings, OPENED_WITHIN_S),
+                **client_options(settings, OPENED_WITHIN_S),
                 error_cb=attempts.note,
                 disconnected_cb=self._on_disconnect,
                 max_reconnect_attempts=-1,
@@ -227,7 +248,7 @@ class Connection:
             )
         except _GaveUpError:
             await self._drop(client)
-            raise failure_to_open(self.settings, attempts.last) from attempts.last
+            raise failure_to_open(settings, attempts.last) from attempts.last
         attempts.opened = True
 
     async def _drop(self, client: LibraryClient) -> None:

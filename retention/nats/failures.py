@@ -21,14 +21,19 @@ class NoTlsError(ssl.SSLError):
     """The server does not ask for TLS, and the settings demand it."""
 
 
+class NoCertificateError(ssl.SSLError):
+    """The server demands a certificate of the client, and the settings have none."""
+
+
+class HungUpError(ConnectionError):
+    """The server ended the connection after its first line, and no reason could be read."""
+
+
 def failure_to_open(settings: ConnectionSettings, error: Exception | None) -> RetentionError:
     """The error for the last attempt at a connection that could not be opened."""
+    if isinstance(error, NoTlsError | NoCertificateError | HungUpError):
+        return _greeted(settings, error)
     hosts = settings.hosts
-    if isinstance(error, NoTlsError):
-        return UsageError(
-            f"{hosts} has no TLS, and the settings demand it (tls://, ca, cert or tls_first); nothing was sent to it; "
-            "correct the URL, or leave out those settings"
-        )
     if isinstance(error, ssl.SSLError):
         return _tls_failure(settings, error)
     if isinstance(error, (asyncio.TimeoutError, TimeoutError)):
@@ -38,6 +43,29 @@ def failure_to_open(settings: ConnectionSettings, error: Exception | None) -> Re
     if isinstance(error, OSError):
         return ServerError(f"{hosts}: {_why(error)}; start the server, or correct its URL")
     return _refusal(settings, str(error))
+
+
+def _greeted(
+    settings: ConnectionSettings, error: NoTlsError | NoCertificateError | HungUpError
+) -> RetentionError:
+    """The server has sent its first line, and the connection ended there."""
+    hosts = settings.hosts
+    if isinstance(error, NoTlsError):
+        return UsageError(
+            f"{hosts} has no TLS, and the settings demand it (tls://, ca, cert or tls_first); nothing was sent to it; "
+            "correct the URL, or leave out those settings"
+        )
+    if isinstance(error, NoCertificateError):
+        return UsageError(
+            f"{hosts} demands a certificate of the client, and the settings name none; name cert and key (NATS_CERT, "
+            "NATS_KEY)"
+        )
+    certificate = f" or the certificate {settings.tls_cert}" if settings.tls_cert else ""
+    return ServerError(
+        f"{hosts} answered, and ended the connection before a reason could be read: it refused "
+        f"{_identity(settings)}{certificate}, or was stopped just then; look at its log, then correct the credentials "
+        "or run it again"
+    )
 
 
 def _why(error: OSError) -> str:

@@ -63,7 +63,7 @@ class SimulatedPass:
     by_rule: Mapping[str, Bounds]
     """Rule → the messages or rows that it removes, each counted for the first rule that removes it."""
     alone: Mapping[str, Bounds]
-    """Rule → the messages or rows that it would remove as the only rule."""
+    """Rule → the messages or rows that it would remove as the only rule; empty for a pass that replays."""
 
     @property
     def kept(self) -> Bounds:

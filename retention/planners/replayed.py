@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.config import StreamConfig
 from retention.config.changed import replay_settings, replayed_as
 from retention.context.context import OpenedStream
 from retention.context.holds import holds_in_effect
-from retention.core.inventory import Inventory
+from retention.core.inventory import Inventory, ReadCount
 from retention.core.spans import spans_of
 from retention.engines.select import Engines
 from retention.plan.build import make_removal, under_holds
@@ -56,7 +58,13 @@ class ReplayPlanning:
     """None: the next pass goes on from where this one did."""
 
 
-def plan_replay(opened: OpenedStream, as_of_ns: int, engines: Engines) -> ReplayPlanning:
+Reading = Callable[[OpenedStream, Inventory, StreamConfig], tuple[Publishes, ReadCount]]
+"""`stored_publishes`, or a function that remembers its answers."""
+
+
+def plan_replay(
+    opened: OpenedStream, as_of_ns: int, engines: Engines, read: Reading = stored_publishes
+) -> ReplayPlanning:
     """Plan one pass over an existing stream with `mode: replay`.
 
     A changed configuration acts at the instant of the pass, as an update does on a server: until then the limits of the
@@ -66,6 +74,7 @@ def plan_replay(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Replay
         opened: the stream.
         as_of_ns: the pass's one instant, nanoseconds since the epoch.
         engines: the engines that read rows.
+        read: gives what is stored.
 
     Raises:
         RefusedError: the table needs a feature that this version does not have.
@@ -78,14 +87,14 @@ def plan_replay(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Replay
     holds = holds_in_effect(opened, inventory.counters)
     config, settings = opened.config, replay_settings(opened.config)
     before = config if state is None else replayed_as(config, state.settings)
-    stored, reads = stored_publishes(opened, inventory, before)
+    stored, reads = read(opened, inventory, before)
     is_new = state is None
     if state is None:
         state = replace(first_state(stored.rows, max(config.first_seq, 1)), settings=settings)
     digests = digests_of(snapshot.table_id)
     resumed = resume(stored, state, replay_limits(before), as_of_ns, digests)
     if dict(state.settings) != settings:
-        stored, more = stored_publishes(opened, inventory, config)
+        stored, more = read(opened, inventory, config)
         reads += more
         resumed = update(resumed, stored, replay_limits(config), as_of_ns, digests)
     plan = _plan(opened, inventory, as_of_ns, resumed.gone, holds, engines)

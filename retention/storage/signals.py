@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 
@@ -16,6 +16,42 @@ _ENDS: dict[int, type[BaseException]] = {
 }
 
 
+class Stop:
+    """A request to end, for threads: Python raises the exceptions of signals in the main thread alone."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+        self._kind: type[BaseException] = Terminated
+
+    def ask(self, kind: type[BaseException]) -> None:
+        """Ask the threads to end, for this exception's reason."""
+        self._kind = kind
+        self._asked.set()
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the threads are asked to end."""
+        return self._asked.is_set()
+
+    def check(self) -> None:
+        """Raise `Terminated` if the threads are asked to end."""
+        if self.is_asked:
+            raise Terminated
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep; raise `Terminated` as soon as the threads are asked to end."""
+        self._asked.wait(seconds)
+        self.check()
+
+    def reason(self) -> BaseException:
+        """The exception of the signal."""
+        return self._kind()
+
+
+NO_STOP = Stop()
+"""Of work in the main thread, where a signal raises its exception."""
+
+
 class _Commits:
     """The commits in progress in this process, and the signal that waits for their end."""
 
@@ -23,9 +59,15 @@ class _Commits:
         self._lock = threading.Lock()
         self._under_way = 0
         self._waiting: int | None = None
+        self.first: Callable[[type[BaseException]], None] | None = None
+        """Told of the next signal, instead of the end of this process."""
 
     def receive(self, number: int, _frame: FrameType | None = None) -> None:
         """Handle a signal; Python calls handlers in the main thread, while any thread may commit."""
+        if self.first is not None:
+            tell, self.first = self.first, None
+            tell(_ENDS[number])
+            return
         if self._under_way and self._waiting is None:
             self._waiting = number
             return
@@ -56,6 +98,19 @@ def end_between_commits() -> None:
     """
     for number in _ENDS:
         signal.signal(number, _commits.receive)
+
+
+@contextmanager
+def first_signal(tell: Callable[[type[BaseException]], None]) -> Iterator[None]:
+    """A block whose first signal is told, with the exception that stands for it, and ends nothing; a second one does.
+
+    Without `end_between_commits`, signals act as ever.
+    """
+    _commits.first = tell
+    try:
+        yield
+    finally:
+        _commits.first = None
 
 
 def uninterrupted() -> AbstractContextManager[None]:

@@ -73,6 +73,18 @@ def test_frames_and_streaming_queries_are_appended_exactly_once(seen: dict[str, 
 
 
 @pytest.mark.spark
+@pytest.mark.live
+@pytest.mark.thorough
+def test_frames_of_a_live_stream_are_copied_once_and_passes_replay(seen: dict[str, Any]) -> None:
+    assert seen["frames"] == list(range(1, 31))
+    # Seven stay of each subject, and of these 21 the later ones of fifteen more publishes, five of each.
+    assert seen["plans of copies"] == [9, 9]
+    assert seen["first replay"] == 9
+    assert seen["synced after queries"] == 0
+    assert seen["replayed"] == [*range(9, 11), *range(19, 21), *range(29, 46)]
+
+
+@pytest.mark.spark
 def test_files_under_spark_s_vectors_are_removed_only_where_nobody_else_writes(
     seen: dict[str, Any],
 ) -> None:

@@ -31,7 +31,7 @@ class Renamed:
 
 def test_the_page_prints_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
-    def connected(settings: IggySettings, patience_s: float) -> Iterator[Renamed]:
+    def connected(settings: IggySettings, patience_s: float, **_: object) -> Iterator[Renamed]:
         assert (settings.address, settings.username, patience_s) == ("localhost:8090", "iggy", 30)
         yield Renamed()
 

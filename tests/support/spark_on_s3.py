@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
+import retention
+from retention.api.stream import Stream
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.apply import stage
 from retention.apply.orphans import orphans
@@ -22,8 +26,11 @@ from retention.plan.planfile import save_plans
 from retention.storage import files
 from retention.storage.errors import storage_error
 from tests.support.laying import SECOND, START, File, Laid, held, lay
+from tests.support.nats_process import admin, nats_process
 
 NOW = START + 1_000 * SECOND
+LATER = 4_000_000_000 * SECOND
+"""After everything that a live server stores today."""
 PLAN_PARTS = ("", ".files.parquet", ".removed.parquet", ".markers.parquet")
 EACH = 40
 ENGINES: tuple[EngineName, ...] = ("local", "spark")
@@ -169,6 +176,58 @@ def rivals(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
     yield "survivor", _survivor(f"{place}/entry.json", spark)
 
 
+def copies(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
+    """A live stream, copied as frames, by a streaming query and by a sync, into a copy whose passes replay."""
+    retention.register(spark)
+    with (
+        TemporaryDirectory() as folder,
+        nats_process(Path(folder)) as server,
+        admin(server.url) as user,
+    ):
+        user.create("LIVE")
+        copied = {"name": "COPY", "sync": {"server": server.url, "stream": "LIVE"}}
+        limits = {"mode": "replay", "max_msgs": 25, "max_msgs_per_subject": 7}
+        copy = _copy(place, "spark", **copied, **limits)
+        source = {"server": server.url}
+        for number in range(3):
+            user.publish(f"LIVE.{number}", [b"x" * number] * 10)
+        for _ in range(2):
+            copy.sync_frame(spark.read.format("nats").options(**source).load("LIVE"))
+        yield "frames", seqs_of(copy)
+        yield (
+            "plans of copies",
+            [
+                _copy(place, engine, **copied, **limits).plan().plan.removed_messages
+                for engine in ENGINES
+            ],
+        )
+        yield "first replay", copy.plan().apply().removed_messages
+        for number in range(3):
+            user.publish(f"LIVE.{number}", [b"y"] * 5)
+        live = spark.readStream.format("nats").options(**source, start=31).load("LIVE")
+        query = (
+            live.writeStream.foreachBatch(copy.sync_sink())
+            .option("checkpointLocation", for_spark(f"{place}/checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination(120)
+        yield "synced after queries", copy.sync().messages
+        copy.plan().apply()
+        yield "replayed", seqs_of(copy)
+
+
+def _copy(place: str, engine: EngineName, **settings: Any) -> Stream:
+    files.replace(f"{place}/retention.yaml", json.dumps({"streams": [settings]}).encode())
+    made = open_warehouse(place, engine=engine, clock=lambda: LATER)
+    return made.stream("COPY")
+
+
+def seqs_of(stream: Stream) -> list[int]:
+    """The sequences of a stream."""
+    return [seq for table in stream.messages() for seq in table["seq"].to_pylist()]
+
+
 def _survivor(entry: str, spark: SparkSession) -> str:
     """The winner if we write an entry between Spark's check and its write."""
     java: Any = spark
@@ -189,7 +248,7 @@ def main(place: str) -> None:
     """Print all observations as one JSON object."""
     spark = build_session("s3", java_options="-XX:TieredStopAtLevel=1")
     seen: dict[str, Any] = {}
-    for scene in (same_plans, appends, attempts, hidden_rows, rivals):
+    for scene in (same_plans, appends, attempts, hidden_rows, rivals, copies):
         seen |= dict(scene(f"{place}/{scene.__name__}", spark))
     spark.stop()
     print(json.dumps(seen))

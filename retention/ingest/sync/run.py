@@ -25,7 +25,7 @@ from retention.ingest.sync.missed import NONE_MISSED, KnownGaps, Missed, missed_
 from retention.ingest.sync.options import BOUNDS, SyncBounds
 from retention.ingest.sync.position import SyncStart, identity_of, refuse_moved, start_of
 from retention.ingest.sync.result import Ended, Synced
-from retention.storage.signals import uninterrupted
+from retention.storage.signals import NO_STOP, Stop, uninterrupted
 from retention.stores.lease import lease
 
 if TYPE_CHECKING:
@@ -71,6 +71,7 @@ def follow_sync(
     remote: RemoteStream,
     bounds: SyncBounds = BOUNDS,
     along: Callable[[int], None] = no_companions,
+    stop: Stop = NO_STOP,
 ) -> Synced:
     """Keep a stream in step with its server until a signal ends this process, or the server's stream is sealed.
 
@@ -79,6 +80,7 @@ def follow_sync(
         remote: the server's stream.
         bounds: the bounds of a batch.
         along: called before the first message and after every batch, with the stream's last sequence.
+        stop: in a thread, asks for the end.
 
     Raises:
         RefusedError: as `run_sync`.
@@ -87,7 +89,7 @@ def follow_sync(
     with running(opened, remote, bounds, along) as run:
         ended: Ended = "signal"
         try:
-            if run.follow():
+            if run.follow(stop):
                 ended = "sealed"
         except (KeyboardInterrupt, Terminated):
             pass
@@ -132,14 +134,14 @@ class SyncRun:
         self._missed = NONE_MISSED
         self._messages = self._bytes = self._commits = 0
 
-    def follow(self) -> bool:
+    def follow(self, stop: Stop) -> bool:
         """Copy what comes, until the server's stream is sealed; returns whether it is."""
-        while self._follow_to_gap():
+        while self._follow_to_gap(stop):
             # A connection has one reader at a time, and only one with an end tells that the last messages are gone.
             self.catch_up(self.info.last_seq)
         return self.info.is_sealed
 
-    def _follow_to_gap(self) -> bool:
+    def _follow_to_gap(self, stop: Stop) -> bool:
         """Copy what comes; returns whether nothing more came although the server has assigned more sequences."""
         bounds = self._bounds
         batches = self._remote.follow(
@@ -147,6 +149,7 @@ class SyncRun:
         )
         with closing(batches):
             for rows in batches:
+                stop.check()
                 if rows.num_rows:
                     self._take_new(rows)
                 elif self.start.held < self.info.last_seq:

@@ -18,6 +18,7 @@ from retention.ingest.sync.frame import run_frame
 from retention.ingest.sync.options import CopyOptions, SyncBounds
 from retention.ingest.sync.result import Synced
 from retention.ingest.sync.run import follow_sync, run_sync
+from retention.storage.signals import NO_STOP, Stop
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -52,7 +53,9 @@ def sync_stream(opened: OpenedStream, options: SyncOptions = OPTIONS) -> Synced:
     return _synced(opened, options, run_sync)
 
 
-def follow_stream(opened: OpenedStream, options: SyncOptions = OPTIONS) -> Synced:
+def follow_stream(
+    opened: OpenedStream, options: SyncOptions = OPTIONS, stop: Stop = NO_STOP
+) -> Synced:
     """Keep a stream in step with its server; see `follow_sync`.
 
     Raises:
@@ -60,7 +63,7 @@ def follow_stream(opened: OpenedStream, options: SyncOptions = OPTIONS) -> Synce
         RefusedError: as `sync_stream`.
         BusyError: as `sync_stream`.
     """
-    return _synced(opened, options, follow_sync)
+    return _synced(opened, options, partial(follow_sync, stop=stop), stop)
 
 
 def sync_frame(opened: OpenedStream, frame: DataFrame, options: SyncOptions = OPTIONS) -> Synced:
@@ -74,10 +77,10 @@ def sync_frame(opened: OpenedStream, frame: DataFrame, options: SyncOptions = OP
     return _synced(opened, options, partial(run_frame, frame))
 
 
-def _synced(opened: OpenedStream, options: SyncOptions, run: Run) -> Synced:
+def _synced(opened: OpenedStream, options: SyncOptions, run: Run, stop: Stop = NO_STOP) -> Synced:
     sync = _source_of(opened)
     bounds = options.bounds(sync.max_missed)
-    with _remote(opened, sync, options) as remote:
+    with _remote(opened, sync, options, stop) as remote:
         along = _Along(opened, remote, options)
         synced = run(opened, remote, bounds, along)
         along.bring(synced.position)
@@ -94,7 +97,9 @@ def _source_of(opened: OpenedStream) -> SyncSource:
 
 
 @contextmanager
-def _remote(opened: OpenedStream, sync: SyncSource, options: SyncOptions) -> Iterator[RemoteStream]:
+def _remote(
+    opened: OpenedStream, sync: SyncSource, options: SyncOptions, stop: Stop
+) -> Iterator[RemoteStream]:
     from retention.nats.connection import Connection
     from retention.nats.settings import settings_of
     from retention.nats.stream import RemoteStream
@@ -105,7 +110,7 @@ def _remote(opened: OpenedStream, sync: SyncSource, options: SyncOptions) -> Ite
         if is_given
         else (sync.server or None, sync.context or None)
     )
-    with Connection.open(settings_of(server, context)) as connection:
+    with Connection.open(settings_of(server, context), stop) as connection:
         yield RemoteStream(connection, sync.stream or opened.name)
 
 

@@ -72,7 +72,7 @@ def wire(made: list[dict[str, Any]], form: str, chance: random.Random) -> bytes:
 
 
 def parser(errors: list[str]) -> tuple[FrameParser, Collector]:
-    frames = LibraryClient(errors.append, needs_tls=False).frames
+    frames = LibraryClient(errors.append, needs_tls=False, has_certificate=False).frames
     return frames, frames.collect(SID, lambda: None)
 
 

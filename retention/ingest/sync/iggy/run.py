@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -41,7 +40,7 @@ from retention.ingest.sync.options import BOUNDS, SyncBounds
 from retention.ingest.sync.result import Ended
 from retention.layout.segment_roll import Tail
 from retention.layout.topic_segment_roll import AppendedBatch, place_stored
-from retention.storage.signals import uninterrupted
+from retention.storage.signals import NO_STOP, Stop, uninterrupted
 from retention.stores.lease import lease
 
 Along = Callable[[TopicInfo], object]
@@ -86,6 +85,7 @@ def follow_topic_sync(
     remote: RemoteTopic,
     bounds: SyncBounds = BOUNDS,
     along: Along = no_along,
+    stop: Stop = NO_STOP,
 ) -> TopicSynced:
     """Keep a topic in step with its server until a signal ends this process.
 
@@ -94,6 +94,7 @@ def follow_topic_sync(
         remote: the server's topic.
         bounds: the bounds of a batch; `linger_s` is the pause between two looks.
         along: called after every look, once its messages are committed.
+        stop: in a thread, asks for the end.
 
     Raises:
         RefusedError, BusyError, DamagedError, StorageError: as `run_topic_sync`.
@@ -101,9 +102,9 @@ def follow_topic_sync(
     with _running(opened, remote, bounds) as run:
         try:
             while True:
-                run.catch_up()
+                run.catch_up(stop)
                 along(run.info)
-                time.sleep(bounds.linger_s)
+                stop.sleep(bounds.linger_s)
                 run.look()
         except (KeyboardInterrupt, Terminated):
             pass
@@ -154,11 +155,12 @@ class _TopicRun:
         """
         self.info = self._checked(())
 
-    def catch_up(self) -> None:
+    def catch_up(self, stop: Stop = NO_STOP) -> None:
         """Copy everything up to the ends that the server had at the last look."""
         ends = {partition.number: partition.end for partition in self.info.partitions}
         while reads := self._read(ends):
             self._take(reads)
+            stop.check()
 
     def result(self, ended: Ended) -> TopicSynced:
         """The outcome of the run."""

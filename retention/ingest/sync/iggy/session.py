@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from retention.config.nested import TopicSyncSource
 from retention.context.context import OpenedStream
@@ -21,6 +22,7 @@ from retention.ingest.sync.iggy.offsets import bring_readers
 from retention.ingest.sync.iggy.result import TopicSynced
 from retention.ingest.sync.iggy.run import Along, follow_topic_sync, run_topic_sync
 from retention.ingest.sync.options import CopyOptions, SyncBounds
+from retention.storage.signals import NO_STOP, Stop
 
 FOLLOW_PATIENCE_S = 600.0
 """The time for which a followed server may be away, seconds."""
@@ -52,21 +54,28 @@ def sync_topic(opened: OpenedStream, options: TopicSyncOptions = OPTIONS) -> Top
     return _synced(opened, options, run_topic_sync, PATIENCE_S)
 
 
-def follow_topic(opened: OpenedStream, options: TopicSyncOptions = OPTIONS) -> TopicSynced:
+def follow_topic(
+    opened: OpenedStream, options: TopicSyncOptions = OPTIONS, stop: Stop = NO_STOP
+) -> TopicSynced:
     """Keep a topic in step with its server; see `follow_topic_sync`.
 
     Raises:
         UsageError, RefusedError, BusyError, DamagedError, StorageError: as `sync_topic`.
     """
-    return _synced(opened, options, follow_topic_sync, FOLLOW_PATIENCE_S)
+    run = partial(follow_topic_sync, stop=stop)
+    return _synced(opened, options, run, FOLLOW_PATIENCE_S, stop)
 
 
 def _synced(
-    opened: OpenedStream, options: TopicSyncOptions, run: Run, patience_s: float
+    opened: OpenedStream,
+    options: TopicSyncOptions,
+    run: Run,
+    patience_s: float,
+    stop: Stop = NO_STOP,
 ) -> TopicSynced:
     sync = _source_of(opened)
     bounds = options.bounds(sync.max_missed)
-    with _remote(opened, sync, options, patience_s) as remote:
+    with _remote(opened, sync, options, patience_s, stop) as remote:
         along = _Along(opened, remote, options)
         synced = run(opened, remote, bounds, along)
         return replace(synced, notes=[*synced.notes, *along.notes()])
@@ -84,11 +93,15 @@ def _source_of(opened: OpenedStream) -> TopicSyncSource:
 
 @contextmanager
 def _remote(
-    opened: OpenedStream, sync: TopicSyncSource, options: TopicSyncOptions, patience_s: float
+    opened: OpenedStream,
+    sync: TopicSyncSource,
+    options: TopicSyncOptions,
+    patience_s: float,
+    stop: Stop,
 ) -> Iterator[RemoteTopic]:
     stream = sync.stream or topic_of(opened).stream or ""
     settings = iggy_settings(options.server or sync.server or None)
-    with Connection(settings, patience_s) as connection:
+    with Connection(settings, patience_s, stop=stop) as connection:
         yield RemoteTopic(connection, stream, sync.topic or opened.name)
 
 
