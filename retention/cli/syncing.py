@@ -17,6 +17,7 @@ from retention.cli.settings import Settings, settings_of
 from retention.core.units import parse_size
 from retention.core.wording import counted
 from retention.errors import UsageError
+from retention.startup import return_memory
 
 if TYPE_CHECKING:
     from retention.core.outcomes import Outcome
@@ -194,6 +195,7 @@ def _followed(
             f"--follow keeps one {what} in step, and {counted(len(names), f'{what} is', f'{what}s are')} meant; "
             f"nothing was copied; run one command for each {what}"
         )
+    return_memory()
     with progress(settings, "syncing", 1, _came):
         return [follow(names[0])]
 

@@ -11,6 +11,7 @@ from retention.errors import UsageError
 from retention.history.report import document
 from retention.jobs.arguments import add_selection, add_wait, without_instant
 from retention.jobs.running import JobResult, JobRun, job
+from retention.startup import return_memory
 from retention.views.sync import sync_entry
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ def main(run: JobRun) -> JobResult:
             f"--follow keeps one stream in step, and {counted(len(names), 'stream is', 'streams are')} meant; nothing "
             "was copied; run one job for each stream"
         )
+    if arguments.follow:
+        return_memory()
     topics = [name for name in names if name in warehouse.topics()]
     outcomes: list[Outcome[Any]] = [
         *_synced(warehouse, [name for name in names if name not in topics], arguments),
