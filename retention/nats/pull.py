@@ -18,7 +18,7 @@ from retention.nats.connection import Connection
 from retention.nats.deliveries import MESSAGES, decode, pending_after
 
 IN_FLIGHT = 2
-REQUEST_MESSAGES = 5_000
+REQUEST_MESSAGES = 50_000
 REQUEST_BYTES = 8 << 20
 """A server closes a connection that has 64 MiB before it unread (its `max_pending`, lower at some)."""
 EXPIRES_S = 5.0
