@@ -6,18 +6,17 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import copy_context
-from typing import Generic, TypeVar
+from typing import Any, TypeVar
 
 Outcome = TypeVar("Outcome")
 
 
-class Beside(Generic[Outcome]):
+class Beside:
     """Work in another thread, at most one piece of it at a time; see `one_beside`."""
 
     def __init__(self, thread: ThreadPoolExecutor) -> None:
         self._thread = thread
-        self._work: Future[Outcome] | None = None
-        self._then: Callable[[Outcome], None] = _ignore
+        self._work: tuple[Future[Any], Callable[[], None]] | None = None
 
     def begin(self, work: Callable[[], Outcome], then: Callable[[Outcome], None]) -> None:
         """Begin work after `settle`, under the caller's label.
@@ -27,31 +26,28 @@ class Beside(Generic[Outcome]):
             then: gets its outcome, in the thread of `settle`.
         """
         self.settle()
-        self._work, self._then = self._thread.submit(copy_context().run, work), then
+        future = self._thread.submit(copy_context().run, work)
+        self._work = future, lambda: then(future.result())
 
     def settle(self) -> None:
         """Wait for the work, and hand on its outcome; an error of the work is raised here, once.
 
         A signal may interrupt the wait; the outcome is handed on by the next call.
         """
-        work = self._work
-        if work is None:
+        if self._work is None:
             return
-        wait([work])
+        future, hand_on = self._work
+        wait([future])
         self._work = None
-        self._then(work.result())
+        hand_on()
 
 
 @contextmanager
-def one_beside() -> Iterator[Beside[Outcome]]:
+def one_beside() -> Iterator[Beside]:
     """A thread for work beside the block's; the work ends, and its outcome is handed on, before the block does."""
     with ThreadPoolExecutor(1, thread_name_prefix="commit") as thread:
-        beside: Beside[Outcome] = Beside(thread)
+        beside = Beside(thread)
         try:
             yield beside
         finally:
             beside.settle()
-
-
-def _ignore(_outcome: object) -> None:
-    """Before the first work."""

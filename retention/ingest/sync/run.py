@@ -176,7 +176,6 @@ class SyncRun:
         batches = self._remote.read(
             self.start.first, end, bounds.batch_messages, bounds.batch_bytes
         )
-        commits: Beside[Appended]
         with one_beside() as commits, closing(batches):
             for rows in batches:
                 batch = ReadBatch(self._opened.config.storage, rows, _last_seq_in(rows))
@@ -239,7 +238,7 @@ class SyncRun:
             self._took(checked, self._commit(checked))
         self._along(batch.until)
 
-    def _take_beside(self, commits: Beside[Appended], batch: Batch) -> None:
+    def _take_beside(self, commits: Beside, batch: Batch) -> None:
         """Begin to commit a batch as `take` does, once the one before it is committed; the connection is free then."""
         commits.settle()
         checked = self._checked_batch(batch)

@@ -13,7 +13,6 @@ from retention.ingest.sync.beside import Beside, one_beside
 
 def test_outcomes_come_in_order_before_the_next_work_begins_and_in_the_callers_thread() -> None:
     came: list[object] = []
-    beside: Beside[threading.Thread]
 
     def then(worker: threading.Thread) -> None:
         came.extend([worker is threading.current_thread(), threading.main_thread() is worker])
@@ -32,7 +31,6 @@ def test_outcomes_come_in_order_before_the_next_work_begins_and_in_the_callers_t
 def test_the_caller_goes_on_while_the_work_does() -> None:
     gone_on = threading.Event()
     came: list[bool] = []
-    beside: Beside[bool]
     with one_beside() as beside:
         beside.begin(lambda: gone_on.wait(60), came.append)
         gone_on.set()
@@ -43,7 +41,6 @@ def test_an_outcome_is_handed_on_although_the_block_fails() -> None:
     came: list[int] = []
 
     def fail() -> None:
-        beside: Beside[int]
         with one_beside() as beside:
             beside.begin(lambda: 1, came.append)
             raise KeyError
@@ -53,13 +50,13 @@ def test_an_outcome_is_handed_on_although_the_block_fails() -> None:
     assert came == [1]
 
 
-def _begun(beside: Beside[int]) -> None:
+def _begun(beside: Beside) -> None:
     beside.begin(lambda: 2, lambda _outcome: None)
 
 
 @pytest.mark.parametrize("notice", [Beside.settle, _begun, lambda _beside: None])
 def test_an_error_of_the_work_is_raised_where_it_is_noticed(
-    notice: Callable[[Beside[int]], None],
+    notice: Callable[[Beside], None],
 ) -> None:
     def fail() -> int:
         raise LookupError("work")
@@ -67,7 +64,6 @@ def test_an_error_of_the_work_is_raised_where_it_is_noticed(
     came: list[int] = []
 
     def run() -> None:
-        beside: Beside[int]
         with one_beside() as beside:
             beside.begin(fail, came.append)
             notice(beside)
@@ -79,7 +75,6 @@ def test_an_error_of_the_work_is_raised_where_it_is_noticed(
 
 def test_a_signal_while_waiting_loses_no_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     came: list[int] = []
-    beside: Beside[int]
     with one_beside() as beside:
         beside.begin(lambda: 1, came.append)
         monkeypatch.setattr("retention.ingest.sync.beside.wait", _interrupted)
@@ -96,7 +91,6 @@ def _interrupted(_works: object) -> None:
 
 def test_work_has_the_callers_label() -> None:
     came: list[str] = []
-    beside: Beside[str]
     with labelled(run="r-1"), one_beside() as beside:
         beside.begin(lambda: current_label().run, came.append)
     assert came == ["r-1"]
