@@ -16,6 +16,7 @@ from retention.cli.progress import progress
 from retention.cli.settings import Settings, settings_of
 from retention.core.units import parse_size
 from retention.core.wording import counted
+from retention.startup import return_memory
 
 if TYPE_CHECKING:
     from retention.core.outcomes import Outcome
@@ -188,6 +189,7 @@ def _followed(
     settings: Settings, names: list[str], follow: Callable[..., list[Outcome[Copied]]]
 ) -> list[Outcome[Copied]]:
     """Follow streams, and tell the end of each as soon as it has ended: the others may go on for months."""
+    return_memory()
     with progress(settings, "syncing", len(names), _came) as watch:
 
         def tell(outcome: Outcome[Copied]) -> None:

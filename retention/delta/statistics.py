@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -94,7 +95,8 @@ class LoggedIntegers:
     def __init__(self, leaves: Sequence[_Place]) -> None:
         """Parse nothing yet; leaves are the places of integers, such as `("minValues", "seq")`."""
         self._wanted = dict.fromkeys(leaves, pa.int64())
-        self._known = pa.table({"text": pa.array([], pa.string()), **self._parsed([])})
+        self._texts = pa.chunked_array([], pa.string())
+        self._known = pa.table(self._parsed([]))
 
     def of(self, live: pa.Table) -> dict[_Place, pa.Array]:
         """The integers of each file; null where it has none.
@@ -112,13 +114,14 @@ class LoggedIntegers:
         }
 
     def _of_texts(self, texts: pa.ChunkedArray) -> dict[_Place, pa.Array]:
-        before = self._known
-        is_new = pc.invert(pc.is_in(texts, value_set=before["text"]))
-        new = texts.filter(is_new)
-        parsed = pa.table({"text": new, **self._parsed(new.chunks)})
-        known = pa.concat_tables([before, parsed]).combine_chunks()
-        live = known.take(pc.index_in(texts, value_set=known["text"])).combine_chunks()
-        self._known = live
+        before = pc.index_in(texts, value_set=self._texts)
+        new = texts.filter(before.is_null())
+        known = pa.concat_tables([self._known, pa.table(self._parsed(new.chunks))])
+        rows = before.fill_null(-1).to_numpy().astype(np.int64)
+        rows[rows < 0] = np.arange(self._known.num_rows, known.num_rows)
+        live = known.take(pa.array(rows)).combine_chunks()
+        # The texts are those of the snapshot, not copies of them.
+        self._texts, self._known = texts, live
         return {
             leaf: live[str(number)].combine_chunks() for number, leaf in enumerate(self._wanted)
         }

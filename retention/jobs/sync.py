@@ -14,6 +14,7 @@ from retention.errors.printable import visible_lines
 from retention.history.report import document
 from retention.jobs.arguments import add_selection, add_wait, without_instant
 from retention.jobs.running import JobResult, JobRun, job
+from retention.startup import return_memory
 from retention.views.sync import sync_entry
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ def main(run: JobRun) -> JobResult:
     names = warehouse.chosen(arguments.stream, arguments.tag, copies)
     if arguments.configured:
         names = [name for name in names if name in copies or not warehouse.has(name)]
+    if arguments.follow:
+        return_memory()
     topics = [name for name in names if name in warehouse.topics()]
     if arguments.follow and 0 < len(topics) < len(names):
         raise UsageError(

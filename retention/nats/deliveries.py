@@ -30,9 +30,6 @@ _PLAIN_DOTS = 6
 _DOMAIN_DOTS = (8, 9)
 """The same with `<domain>.<account hash>.` in front, and with a random token at the end (ADR-15)."""
 _SEQ, _CONSUMER_SEQ, _TIME, _PENDING = 3, 4, 5, 6
-_INLINE = 12
-"""Bytes that a view holds itself (Arrow's layout of variable-size binary views)."""
-_PREFIX = 4
 
 
 @dataclass(frozen=True)
@@ -73,19 +70,19 @@ def decode(frames: Frames) -> Deliveries:
     data = np.frombuffer(frames.buffer, np.uint8)
     whole = pa.py_buffer(frames.buffer)
     has_headers = data[frames.starts] == _H
-    numbers = _Numbers.of(data, whole, frames, has_headers)
+    numbers = _Numbers.of(whole, frames, has_headers)
     header_sizes = numbers.header_sizes()
     subjects = frames.starts + 4 + has_headers
     bodies = frames.ends + _LINE_END
     columns = [
         pa.array(numbers.field(_SEQ)),
-        _as_text(_slices(data, whole, subjects, frames.marks - subjects)),
+        _as_text(_slices(whole, subjects, frames.marks)),
         pa.array(numbers.field(_TIME)),
-        _slices(data, whole, bodies, header_sizes, has_headers),
-        _slices(data, whole, bodies + header_sizes, frames.sizes - header_sizes),
+        _slices(whole, bodies, bodies + header_sizes, has_headers),
+        _slices(whole, bodies + header_sizes, bodies + frames.sizes),
     ]
     messages = pa.Table.from_arrays(columns, schema=MESSAGES)
-    return Deliveries(messages, numbers.field(_CONSUMER_SEQ), int(numbers.field(_PENDING)[-1]))
+    return Deliveries(messages, numbers.field(_CONSUMER_SEQ), numbers.last(_PENDING))
 
 
 def pending_after(reply: bytes) -> tuple[int, int]:
@@ -99,7 +96,6 @@ def pending_after(reply: bytes) -> tuple[int, int]:
 class _Numbers:
     """The replies and sizes of all frames, one text after the other, and where their dots and spaces are."""
 
-    data: np.ndarray
     whole: pa.Buffer
     dots: np.ndarray
     """A row a frame."""
@@ -110,11 +106,9 @@ class _Numbers:
     """The second of each frame that has headers."""
 
     @classmethod
-    def of(
-        cls, data: np.ndarray, whole: pa.Buffer, frames: Frames, has_headers: np.ndarray
-    ) -> _Numbers:
+    def of(cls, whole: pa.Buffer, frames: Frames, has_headers: np.ndarray) -> _Numbers:
         lengths = frames.ends - frames.replies
-        texts = _slices(data, whole, frames.replies, lengths).buffers()[2]
+        texts = _slices(whole, frames.replies, frames.ends).buffers()[2]
         joined = np.frombuffer(texts, np.uint8)[: lengths.sum()]
         dots, spaces = np.flatnonzero(joined == _DOT), np.flatnonzero(joined == _SPACE)
         count = len(lengths)
@@ -126,13 +120,21 @@ class _Numbers:
         if (table[:, 0] < begins).any() or (table[:, -1] > spaces[firsts]).any():
             raise _strange_reply(joined[: lengths[0]])
         seconds = spaces[firsts[has_headers] + 1]
-        return cls(joined, texts, table, spaces[firsts], has_headers, seconds)
+        return cls(texts, table, spaces[firsts], has_headers, seconds)
 
     def field(self, number: int) -> np.ndarray:
         """A number of the replies, int64."""
+        return self._integers(*self._bounds(number))
+
+    def last(self, number: int) -> int:
+        """A number of the last reply."""
+        begins, ends = self._bounds(number)
+        return int(self._integers(begins[-1:], ends[-1:])[0])
+
+    def _bounds(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         at = _first_token(self.dots.shape[1]) + number
         ends = self.dots[:, at] if at < self.dots.shape[1] else self.spaces
-        return self._integers(self.dots[:, at - 1] + 1, ends)
+        return self.dots[:, at - 1] + 1, ends
 
     def header_sizes(self) -> np.ndarray:
         """Bytes of the header block of each frame; 0 without one."""
@@ -145,7 +147,7 @@ class _Numbers:
     def _integers(self, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
         if not len(begins):
             return begins
-        texts = _slices(self.data, self.whole, begins, ends - begins).cast(pa.string())
+        texts = _slices(self.whole, begins, ends).cast(pa.string())
         return texts.cast(pa.int64()).to_numpy()
 
 
@@ -169,32 +171,19 @@ def _strange_reply(text: np.ndarray) -> VerificationError:
 
 
 def _slices(
-    data: np.ndarray,
-    whole: pa.Buffer,
-    begins: np.ndarray,
-    lengths: np.ndarray,
-    valid: np.ndarray | None = None,
+    whole: pa.Buffer, begins: np.ndarray, ends: np.ndarray, valid: np.ndarray | None = None
 ) -> pa.Array:
-    """Slices of a buffer as a binary array, by way of Arrow's views; null where not `valid`."""
-    views = np.zeros((len(begins), 4), np.int32)
-    views[:, 0] = lengths
-    short = lengths <= _INLINE
-    views[short, 1:] = _inline(data, begins[short], lengths[short])
-    far = ~short
-    views[far, 1:2] = data[begins[far, None] + np.arange(_PREFIX)].view(np.int32)
-    views[far, 3] = begins[far]
-    bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    slices = pa.Array.from_buffers(
-        pa.binary_view(), len(begins), [bitmap, pa.py_buffer(views), whole]
+    """Slices of a buffer, in its order and apart, as a binary array; null where not `valid`.
+
+    The buffer is seen as slices and the bytes between them by turns, and the slices are taken out of these.
+    """
+    bounds = np.empty((len(begins), 2), np.int32)
+    bounds[:, 0], bounds[:, 1] = begins, ends
+    by_turns = pa.Array.from_buffers(
+        pa.binary(), bounds.size - 1, [None, pa.py_buffer(bounds), whole]
     )
-    return slices.cast(pa.binary())
-
-
-def _inline(data: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """The bytes of short slices, zero after their end, as three int32 each."""
-    steps = np.arange(_INLINE)
-    places = np.minimum(begins[:, None] + steps, len(data) - 1)
-    return np.where(steps < lengths[:, None], data[places], np.uint8(0)).view(np.int32)
+    mask = None if valid is None else ~valid
+    return by_turns.take(pa.array(np.arange(0, bounds.size, 2), mask=mask))
 
 
 def _as_text(subjects: pa.Array) -> pa.Array:

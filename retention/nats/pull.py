@@ -18,7 +18,7 @@ from retention.nats.connection import Connection
 from retention.nats.deliveries import MESSAGES, decode, pending_after
 
 IN_FLIGHT = 2
-REQUEST_MESSAGES = 5_000
+REQUEST_MESSAGES = 50_000
 REQUEST_BYTES = 8 << 20
 """A server closes a connection that has 64 MiB before it unread (its `max_pending`, lower at some)."""
 EXPIRES_S = 5.0
@@ -37,6 +37,21 @@ class Limits:
     messages: int
     bytes: int
     """Bytes of frames as they come: subjects, replies, headers and payloads."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """The time in which a batch is to be taken, full or not; seconds from the beginning of its wait."""
+
+    least: float
+    """No earlier, unless it is full."""
+    most: float
+    """No later, even if the server has more."""
+
+    def left(self, elapsed: float, *, is_all_here: bool) -> float:
+        """The seconds that are left to wait; none if the server has no more."""
+        until = self.least if elapsed < self.least or is_all_here else self.most
+        return until - elapsed
 
 
 class Ended(Enum):
@@ -105,12 +120,12 @@ class Pull:
             with contextlib.suppress(RetentionError):
                 await delete_consumer(self._connection, self._stream, self._name)
 
-    async def fill(self, last: int | None, within_s: float | None) -> Ended:
+    async def fill(self, last: int | None, wait: Wait | None) -> Ended:
         """Wait until a batch can be taken.
 
         Args:
             last: the last sequence that is wanted, and the end of the stream is an end; None: for ever.
-            within_s: seconds; None: until something ends it.
+            wait: the time in which it is to be taken; None: until something ends it.
         """
         loop = asyncio.get_running_loop()
         begun = loop.time()
@@ -119,10 +134,12 @@ class Pull:
             ended = self._state(last)
             if ended is not None:
                 return ended
-            if within_s is not None and loop.time() - begun >= within_s:
-                return Ended.QUIET
+            left = SILENT_S
+            if wait is not None:
+                left = wait.left(loop.time() - begun, is_all_here=self._is_all_here())
+                if left <= 0:
+                    return Ended.QUIET
             await self._ask()
-            left = SILENT_S if within_s is None else within_s - (loop.time() - begun)
             if not await self._change(min(left, SILENT_S)) and left >= SILENT_S:
                 self.gone = f"nothing came for {SILENT_S:g} s"
 
@@ -158,10 +175,13 @@ class Pull:
 
     def has_reached(self, last: int | None) -> bool:
         """Whether `last`, or the end of the stream as it was then, is here or was taken."""
+        return last is not None and (self._is_all_here() or self._last[0] >= last)
+
+    def _is_all_here(self) -> bool:
+        """Whether the last delivery was the end of the stream as it was then."""
         if self._here.count:
             self._last = pending_after(self._connection.client.frames.last_reply())
-        seq, pending = self._last
-        return last is not None and (seq >= last or not pending)
+        return not self._last[1]
 
     @property
     def is_full(self) -> bool:

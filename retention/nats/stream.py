@@ -15,10 +15,12 @@ from retention.core.units import parse_any_instant
 from retention.errors import RefusedError, ServerError
 from retention.nats.api import NO_MESSAGE, ApiError, call
 from retention.nats.connection import BACK_WITHIN_S, Connection
-from retention.nats.pull import Ended, Limits, LostDeliveryError, Pull
+from retention.nats.pull import Ended, Limits, LostDeliveryError, Pull, Wait
 from retention.storage.elapsed import elapsed_ns
 
 _NS = 10**9
+_SHORTEST = 0.1
+"""The part of the time between two batches that is waited even if the caller kept the last one longer than that."""
 
 
 @dataclass(frozen=True)
@@ -147,8 +149,8 @@ class RemoteStream:
     ) -> Generator[pa.Table, None, None]:
         """Messages from `first` on, for ever, in tables of shape `MESSAGES`.
 
-        A table comes when it is full, and at the latest after `linger_s` seconds, then with what is there: it may be
-        empty.
+        A table comes when it is full, and otherwise `linger_s` seconds after the one before, however long the caller
+        kept that, with what is there: it may be empty. If the server has more by then, it comes up to `linger_s` later.
 
         Raises:
             RefusedError: The stream was made anew in between, or ends below `first` - 1.
@@ -240,9 +242,11 @@ def _filled(
     connection: Connection, pull: Pull, last: int | None, linger_s: float | None
 ) -> Iterator[pa.Table]:
     """The batches of one consumer until it is lost, or has given all."""
-    ended = None
+    ended, cut_ns = None, elapsed_ns()
     while ended not in (Ended.LOST, Ended.REACHED):
-        ended = connection.run(pull.fill(last, linger_s))
+        wait = None if linger_s is None else _wait(linger_s, (elapsed_ns() - cut_ns) / _NS)
+        ended = connection.run(pull.fill(last, wait))
+        cut_ns = elapsed_ns()
         try:
             batch = pull.take()
         except LostDeliveryError as error:
@@ -253,6 +257,11 @@ def _filled(
             batch = batch.slice(0, wanted)
         if batch.num_rows or ended is Ended.QUIET:
             yield batch
+
+
+def _wait(linger_s: float, passed_s: float) -> Wait:
+    """The wait for the next batch of a stream that is followed, `passed_s` after the one before was taken."""
+    return Wait(max(linger_s - passed_s, linger_s * _SHORTEST), linger_s)
 
 
 def _info_of(answer: dict[str, Any]) -> StreamInfo:

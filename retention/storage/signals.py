@@ -85,7 +85,8 @@ class _Commits:
                 self._under_way -= 1
                 is_last = not self._under_way
             if is_last and self._waiting is not None:
-                signal.raise_signal(self._waiting)
+                # Only a signal to the main thread interrupts its waiting.
+                signal.pthread_kill(threading.main_thread().ident or 0, self._waiting)
 
 
 _commits = _Commits()

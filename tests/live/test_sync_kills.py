@@ -97,6 +97,15 @@ def assert_holds_all_of(folder: Path) -> None:
     )
 
 
+def wait_for_files(folder: Path, count: int) -> None:
+    """Wait until a copy has this many data files; every commit adds one."""
+    for _ in range(600):
+        if len(list(folder.rglob("messages/**/*.parquet"))) >= count:
+            return
+        time.sleep(0.1)
+    raise TimeoutError(f"fewer than {count} data files after a minute")
+
+
 def test_a_followed_stream_ends_well_on_sigterm(tmp_path: Path) -> None:
     server = KillableServer(tmp_path)
     server.start()
@@ -105,7 +114,7 @@ def test_a_followed_stream_ends_well_on_sigterm(tmp_path: Path) -> None:
     configured(tmp_path, {"name": "COPY", "sync": {"server": server.url, "stream": NAME}})
     with Load(server, NAME, SEED):
         process = sync(tmp_path, "--follow")
-        time.sleep(5)
+        wait_for_files(tmp_path, 4)
         process.terminate()
         entry = ended(process)
     assert entry["ended"] == "signal"

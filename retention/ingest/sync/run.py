@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ from retention.errors import BusyError, RefusedError, ServerError, Terminated
 from retention.ingest.append import Appended, appending, refuse_topic_of
 from retention.ingest.progress import naming_progress
 from retention.ingest.sync.batch import Batch, ReadBatch
+from retention.ingest.sync.beside import Beside, one_beside
 from retention.ingest.sync.fitness import refuse_unfit
 from retention.ingest.sync.missed import NONE_MISSED, KnownGaps, Missed, missed_in
 from retention.ingest.sync.options import BOUNDS, SyncBounds
@@ -115,6 +117,16 @@ def running(
             yield run
 
 
+@dataclass(frozen=True)
+class _CheckedBatch:
+    """A batch that may be committed."""
+
+    batch: Batch
+    info: StreamInfo
+    """The server's stream after the batch was read."""
+    missed: Missed
+
+
 class SyncRun:
     """A run: its position, and the sums so far."""
 
@@ -167,9 +179,10 @@ class SyncRun:
         batches = self._remote.read(
             self.start.first, end, bounds.batch_messages, bounds.batch_bytes
         )
-        with closing(batches):
+        with one_beside() as commits, closing(batches):
             for rows in batches:
-                self.take(ReadBatch(self._opened.config.storage, rows, _last_seq_in(rows)))
+                batch = ReadBatch(self._opened.config.storage, rows, _last_seq_in(rows))
+                self._take_beside(commits, batch)
         if self.start.held < end:
             self._refuse_unread(end)
             self.take(ReadBatch(self._opened.config.storage, None, end))
@@ -223,20 +236,38 @@ class SyncRun:
             RefusedError: the server's stream is another one meanwhile, or removed more messages than may be missed.
             BusyError: another sync committed meanwhile, or others kept committing first.
         """
-        until = batch.until
         with uninterrupted():
-            info = self._checked(until)
-            removed_to = min(until, info.first_seq - 1)
-            missed = missed_in(batch.gaps(self.start.first), removed_to, self._known)
-            self._refuse_missed(missed)
-            appended = self._commit(batch, info)
-            self.start = replace(self.start, kept=until, held=until, first=until + 1)
-            self.info = info
-            self._missed += missed
-            self._messages += appended.messages
-            self._bytes += appended.bytes
-            self._commits += 1
-        self._along(until)
+            checked = self._checked_batch(batch)
+            self._took(checked, self._commit(checked))
+        self._along(batch.until)
+
+    def _take_beside(self, commits: Beside, batch: Batch) -> None:
+        """Begin to commit a batch as `take` does, once the one before it is committed; the connection is free then."""
+        commits.settle()
+        checked = self._checked_batch(batch)
+
+        def then(appended: Appended) -> None:
+            self._took(checked, appended)
+            self._along(batch.until)
+
+        commits.begin(partial(self._commit_whole, checked), then)
+
+    def _checked_batch(self, batch: Batch) -> _CheckedBatch:
+        info = self._checked(batch.until)
+        removed_to = min(batch.until, info.first_seq - 1)
+        missed = missed_in(batch.gaps(self.start.first), removed_to, self._known)
+        self._refuse_missed(missed)
+        return _CheckedBatch(batch, info, missed)
+
+    def _took(self, checked: _CheckedBatch, appended: Appended) -> None:
+        """Move the position after a batch that was committed."""
+        until = checked.batch.until
+        self.start = replace(self.start, kept=until, held=until, first=until + 1)
+        self.info = checked.info
+        self._missed += checked.missed
+        self._messages += appended.messages
+        self._bytes += appended.bytes
+        self._commits += 1
 
     def _checked(self, until: int) -> StreamInfo:
         """The server's stream as it is now.
@@ -264,9 +295,13 @@ class SyncRun:
             f"this batch was not committed; accept the gap ({accept}), and sync more often or raise the limits"
         )
 
-    def _commit(self, batch: Batch, info: StreamInfo) -> Appended:
-        opened, start = self._opened, self.start
-        identity = identity_of(info, batch.until, start.kept)
+    def _commit_whole(self, checked: _CheckedBatch) -> Appended:
+        with uninterrupted():
+            return self._commit(checked)
+
+    def _commit(self, checked: _CheckedBatch) -> Appended:
+        opened, start, batch = self._opened, self.start, checked.batch
+        identity = identity_of(checked.info, batch.until, start.kept)
         with appending(opened, identity, "sync") as append:
             for attempt in append.attempts():
                 refuse_moved(opened, attempt.position, start)

@@ -127,7 +127,8 @@ class StatisticsCache:
         return names
 
     def _write(self, rows: pa.Table, clock: int) -> None:
-        rows = rows.select(FILE_STATS.names).cast(FILE_STATS)
+        # Merged rows come in a chunk for each commit, and a chunk takes more memory than its row.
+        rows = rows.select(FILE_STATS.names).cast(FILE_STATS).combine_chunks()
         name = f"{clock:020d}-{uuid.uuid4().hex[:8]}-{rows.num_rows}.parquet"
         self._part(name).write(rows)
         self._remember(name, rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from retention.context.context import OpenedStream
 from retention.core.message_rows import complete_rows
 from retention.errors import BusyError, RefusedError, ServerError, Terminated, UsageError
+from retention.ingest.append import Appended
 from retention.ingest.sync.options import SyncBounds
 from retention.ingest.sync.run import follow_sync, run_sync
 from retention.stores.lease import lease
@@ -253,11 +255,22 @@ def test_a_rival_without_the_lease_commits_first_and_nothing_is_doubled(
     monkeypatch.setattr(run, "lease", lambda *_, **__: nullcontext())
     remote = RecordedStream.of(messages(1, 8))
     rivals = iter([None, None, "now"])
+    is_committed = threading.Semaphore(0)
+
+    class Committing(run.SyncRun):
+        def _commit_whole(self, checked: run._CheckedBatch) -> Appended:
+            done = super()._commit_whole(checked)
+            is_committed.release()
+            return done
 
     def rival() -> None:
         if next(rivals, None):
+            # The batch before is committed beside reading this one.
+            assert is_committed.acquire(timeout=60)
+            assert is_committed.acquire(timeout=60)
             run_sync(copy, RecordedStream.of(messages(1, 8)))
 
+    monkeypatch.setattr(run, "SyncRun", Committing)
     remote.each_table = rival
     with pytest.raises(BusyError, match="another sync of it committed meanwhile"):
         run_sync(copy, remote, SyncBounds(batch_messages=2))

@@ -92,6 +92,8 @@ def test_many_files_become_one_that_keeps_live_and_young_rows(
     found, missing = known.match(logged(*tables))
     assert found["path"].to_pylist() == ["live", "staged"]
     assert missing["path"].to_pylist() == ["gone"]
+    (merged,) = vars(known)["_known"].values()
+    assert {column.num_chunks for column in merged.columns} == {1}
 
 
 GATHERED = {

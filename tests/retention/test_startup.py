@@ -1,0 +1,34 @@
+"""The allocator of deltalake takes the settings of a process that goes on for days."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from retention.startup import return_memory
+
+LOADED = """
+import os, sys
+from retention.startup import return_memory
+return_memory()
+assert "deltalake" not in sys.modules
+os.environ["_RJEM_MALLOC_CONF"] += ",stats_print:true"
+import deltalake
+"""
+
+
+def test_the_library_keeps_no_freed_pages() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", LOADED], check=True, capture_output=True, text=True
+    )
+    for setting in ("narenas: 1", "dirty_decay_ms: 0", "muzzy_decay_ms: 0"):
+        assert f"opt.{setting}" in told.stderr
+
+
+def test_settings_of_the_user_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_RJEM_MALLOC_CONF", "narenas:3")
+    return_memory()
+    assert os.environ["_RJEM_MALLOC_CONF"] == "narenas:3"
