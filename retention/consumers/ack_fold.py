@@ -111,7 +111,9 @@ def fold_log(
         name: lines.take(slice(starts[code], starts[code + 1]))
         for code, name in enumerate(names.dictionary.to_pylist())
     }
-    unknown = {name: len(found) for name, found in lines_of.items() if name not in consumers}
+    unknown = {
+        name: len(log_lines) for name, log_lines in lines_of.items() if name not in consumers
+    }
     known = [name for name in lines_of if name in consumers]
 
     def folded(name: str) -> tuple[ConsumerState, FoldReport]:
