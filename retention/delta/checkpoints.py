@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -22,11 +23,17 @@ from retention.storage.parallel import in_threads
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-_STATS = "add.stats"
 _OF_TABLE = ("metaData", "protocol", "txn", "domainMetadata")
 _SIDECAR = "sidecar"
+_WANTED = (*_OF_TABLE, _SIDECAR, *(f"add.{name}" for name in OF_ADD.values()))
 _FEW_ROWS = 2_000
 """The rows up to which handing columns to threads costs more than reading them."""
+
+_BATCH_ROWS = 1 << 16
+"""Rows decoded at a time: the columns of a large file are not held encoded beside their values."""
+_BUFFER_BYTES = 1 << 20
+_MOST_GAPS = 8
+"""The rows without a file in a batch up to which the rows between them are pieces instead of a copy."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,8 @@ def read_checkpoint(root: str, names: Sequence[str]) -> Checkpoint:
         if action.get(_SIDECAR)
     ]
     parts = [*tops, *_read_all(sidecars)]
+    if len(parts) == 1:
+        return Checkpoint(parts[0].live, others)
     live = pa.concat_tables([part.live for part in parts], promote_options="permissive")
     return Checkpoint(live, others)
 
@@ -82,47 +91,61 @@ def _read_json(place: str) -> Checkpoint:
 
 
 def _read_parquet(place: str) -> Checkpoint:
+    """Read a file in pieces; typed statistics are read only if a file has no JSON."""
+    adds: list[pa.StructArray] = []
+    others: list[Action] = []
     with _reading(place) as opened:
-        leaves = {opened.schema.column(i).path for i in range(len(opened.schema))}
-        groups = range(opened.num_row_groups)
-        parts = [_live_files(opened, group, leaves) for group in groups]
-        live = pa.concat_tables([LIVE_FILES.empty_table(), *parts], promote_options="permissive")
-        kinds = [kind for kind in (*_OF_TABLE, _SIDECAR) if kind in opened.schema_arrow.names]
-        table = opened.read(kinds, use_threads=_is_large(opened))
-    others = [
-        {kind: _without_nulls(fields)}
-        for kind in kinds
-        for fields in table[kind].drop_null().to_pylist(maps_as_pydicts="lossy")
-    ]
+        for batch in _batches(opened, _WANTED):
+            adds += _adds_in(batch)
+            others += _others_in(batch)
+        live = _live_files(adds)
+        if live["stats"].null_count and _has_typed(opened):
+            batches = _batches(opened, [f"add.{STATS_PARSED}"])
+            typed = pa.chunked_array([piece for batch in batches for piece in _adds_in(batch)])
+            live = live.append_column(STATS_PARSED, pc.struct_field(typed, STATS_PARSED))
     return Checkpoint(live, others)
 
 
-def _live_files(opened: pq.ParquetFile, group: int, leaves: set[str]) -> pa.Table:
-    """The live files of a row group; typed statistics are read only where a file has no JSON."""
-    wanted = [f"add.{name}" for name in OF_ADD.values()]
-    adds = _adds(opened, group, wanted)
+def _has_typed(opened: pq.ParquetFile) -> bool:
+    leaves = (opened.schema.column(number).path for number in range(len(opened.schema)))
+    return any(leaf.startswith(f"add.{STATS_PARSED}.") for leaf in leaves)
+
+
+def _batches(opened: pq.ParquetFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of a file with those of the columns that it has."""
+    is_large = opened.metadata.num_rows > _FEW_ROWS
+    return opened.iter_batches(_BATCH_ROWS, columns=columns, use_threads=is_large)
+
+
+def _live_files(pieces: Sequence[pa.StructArray]) -> pa.Table:
+    adds = pa.chunked_array(pieces, None if pieces else pa.struct([]))
     columns = {
         column: _column(adds, name, LIVE_FILES.field(column).type)
         for column, name in OF_ADD.items()
     }
-    live = pa.table(columns, schema=LIVE_FILES)
-    has_typed = any(leaf.startswith(f"add.{STATS_PARSED}.") for leaf in leaves)
-    if has_typed and live["stats"].null_count:
-        typed = _adds(opened, group, [f"add.{STATS_PARSED}"])
-        return live.append_column(STATS_PARSED, pc.struct_field(typed, STATS_PARSED))
-    return live
+    return pa.table(columns, schema=LIVE_FILES)
 
 
-def _adds(opened: pq.ParquetFile, group: int, columns: Sequence[str]) -> pa.ChunkedArray:
-    table = opened.read_row_group(group, columns=columns, use_threads=_is_large(opened))
-    if "add" not in table.column_names:
-        return pa.chunked_array([], pa.struct([]))
-    return table["add"].drop_null()
+def _others_in(batch: pa.RecordBatch) -> list[Action]:
+    """The actions of other kinds than those of files."""
+    return [
+        {kind: _without_nulls(fields)}
+        for kind, column in zip(batch.schema.names, batch.columns, strict=True)
+        if kind != "add" and column.null_count < len(column)
+        for fields in column.drop_null().to_pylist(maps_as_pydicts="lossy")
+    ]
 
 
-def _is_large(opened: pq.ParquetFile) -> bool:
-    """Whether threads for the columns of a file cost less than they save."""
-    return bool(opened.metadata.num_rows > _FEW_ROWS)
+def _adds_in(batch: pa.RecordBatch) -> list[pa.StructArray]:
+    """The rows that add a file: views of them, because the few other rows make few pieces, else a copy."""
+    if "add" not in batch.schema.names:
+        return []
+    adds = batch["add"]
+    if adds.null_count > _MOST_GAPS:
+        return [adds.drop_null()]
+    gaps = pc.indices_nonzero(adds.is_null()).to_pylist()
+    bounds = pairwise([-1, *gaps, len(adds)])
+    return [adds.slice(gap + 1, end - gap - 1) for gap, end in bounds if end > gap + 1]
 
 
 def _column(adds: pa.ChunkedArray, name: str, wanted: pa.DataType) -> pa.ChunkedArray:
@@ -145,7 +168,10 @@ def _reading(place: str) -> Iterator[pq.ParquetFile]:
     try:
         with files.open_input(place) as source:
             yield pq.ParquetFile(
-                source, coerce_int96_timestamp_unit="us", pre_buffer=files.is_remote(place)
+                source,
+                coerce_int96_timestamp_unit="us",
+                pre_buffer=files.is_remote(place),
+                buffer_size=0 if files.is_remote(place) else _BUFFER_BYTES,
             )
     except RetentionError:
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,9 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.delta.json_lines import parse_lines
+from retention.delta.map_values import map_values
 from retention.delta.shapes import STATS_PARSED
 from retention.delta.snapshot import DeltaSnapshot
 from retention.storage.checksum import parse_json
+from retention.storage.parallel import in_threads
 
 INTEGERS = frozenset({"byte", "short", "integer", "long"})
 """Delta's types with bounds in their own unit."""
@@ -23,6 +26,7 @@ _LAST_DAY = 100_000_000
 _TRUNCATED_US = 1_000
 """Every writer truncates an instant to milliseconds, also the maximum."""
 _SLICE = 1 << 14
+_THREADS = 2
 _FEW = 64
 """The number of texts up to which a parser of columns costs more than the texts, because it works in another thread."""
 _TOO_LARGE = 1 << 63
@@ -82,7 +86,7 @@ def bounds(snapshot: DeltaSnapshot, path: Sequence[str], kind: str) -> ColumnBou
     if not is_partition:
         low, high = _widened(logged.min, logged.max, kind)
         return ColumnBounds(low, high, logged.null_count, rows)
-    texts = pc.map_lookup(live["partition_values"], path[0], "first").combine_chunks()
+    texts = map_values(live["partition_values"], path[0]).combine_chunks()
     is_null = pc.or_kleene(pc.is_null(texts), pc.is_in(texts, value_set=pa.array(_NULL_PARTITIONS)))
     values = _from_text(pc.if_else(is_null, None, texts), kind)
     low, high = _widened(values, values, kind)
@@ -114,6 +118,9 @@ class LoggedIntegers:
         }
 
     def _of_texts(self, texts: pa.ChunkedArray) -> dict[_Place, pa.Array]:
+        if not self._known.num_rows:
+            self._texts, self._known = texts, pa.table(self._parsed(texts.chunks))
+            return self._columns()
         before = pc.index_in(texts, value_set=self._texts)
         new = texts.filter(before.is_null())
         known = pa.concat_tables([self._known, pa.table(self._parsed(new.chunks))])
@@ -122,8 +129,12 @@ class LoggedIntegers:
         live = known.take(pa.array(rows)).combine_chunks()
         # The texts are those of the snapshot, not copies of them.
         self._texts, self._known = texts, live
+        return self._columns()
+
+    def _columns(self) -> dict[_Place, pa.Array]:
         return {
-            leaf: live[str(number)].combine_chunks() for number, leaf in enumerate(self._wanted)
+            leaf: self._known[str(number)].combine_chunks()
+            for number, leaf in enumerate(self._wanted)
         }
 
     def _parsed(self, chunks: Sequence[pa.StringArray]) -> dict[str, pa.Array]:
@@ -219,16 +230,19 @@ def _of_json(statistics: pa.ChunkedArray, path: Sequence[str], kind: str) -> Col
 
 def _parsed(chunks: Sequence[pa.StringArray], wanted: _Wanted) -> Iterator[dict[_Place, pa.Array]]:
     """Values of leaves in JSON texts, a slice of the texts at a time; null where there is no such value."""
-    for chunk in chunks:
-        for start in range(0, len(chunk), _SLICE):
-            texts = chunk.slice(start, _SLICE)
-            if len(texts) <= _FEW:
-                yield _in_rows(texts, wanted)
-                continue
-            try:
-                yield _in_columns(texts, wanted)
-            except pa.ArrowException:
-                yield _in_rows(texts, wanted)
+    slices = [
+        chunk.slice(start, _SLICE) for chunk in chunks for start in range(0, len(chunk), _SLICE)
+    ]
+    return in_threads(partial(_of_slice, wanted), slices, _THREADS)
+
+
+def _of_slice(wanted: _Wanted, texts: pa.StringArray) -> dict[_Place, pa.Array]:
+    if len(texts) <= _FEW:
+        return _in_rows(texts, wanted)
+    try:
+        return _in_columns(texts, wanted)
+    except pa.ArrowException:
+        return _in_rows(texts, wanted)
 
 
 def _in_columns(texts: pa.StringArray, wanted: _Wanted) -> dict[_Place, pa.Array]:
@@ -239,7 +253,8 @@ def _in_columns(texts: pa.StringArray, wanted: _Wanted) -> dict[_Place, pa.Array
     """
     schema = pa.schema(_fields(wanted))
     is_object = pc.fill_null(pc.starts_with(texts, "{"), fill_value=False)
-    lines = pa.ListArray.from_arrays([0, len(texts)], pc.if_else(is_object, texts, "{}"))
+    objects = texts if pc.all(is_object).as_py() else pc.if_else(is_object, texts, "{}")
+    lines = pa.ListArray.from_arrays([0, len(objects)], objects)
     content = pc.binary_join(lines, "\n")[0].as_buffer()
     parsed = parse_lines(content, schema, content.size + 1)
     if parsed.num_rows != len(texts):

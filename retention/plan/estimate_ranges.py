@@ -8,7 +8,6 @@ import numpy as np
 
 from retention.core.policy import Policy
 from retention.core.spans import Array
-from retention.rules import RULES
 from retention.rules.fold import Evaluation
 from retention.rules.jetstream import delete_markers
 from retention.rules.jetstream.delete_markers import LimitTotals
@@ -95,7 +94,7 @@ def _by_rule(decided: Evaluation) -> dict[str, Range]:
     and 4 to 8; so the first removes 3 to 5, and the second 0 (4 - 5 is negative) to 7 (10 - 3).
     """
     spans, ask = decided.spans, decided.ask
-    whole = decided.by_rule(None)
+    whole = decided.taken(None)
     certain = _certain(decided)
     least_before = np.zeros(len(spans), np.int64)
     most_before = np.zeros(len(spans), np.int64)
@@ -103,9 +102,9 @@ def _by_rule(decided: Evaluation) -> dict[str, Range]:
     by_rule = {}
     for decision in decided.decisions:
         least, most = decision.bounds()
-        goes = whole[:, RULES.index(decision.rule.name)]
+        goes = whole[decision.rule.name]
         # Beyond the end of the scan, a later rule removes messages that the scan would have removed first.
-        unsure = np.minimum(most, whole.sum(axis=1)) if is_behind_scan else goes
+        unsure = np.minimum(most, sum(whole.values())) if is_behind_scan else goes
         lower = np.where(ask, np.maximum(least - most_before, 0), np.where(certain, goes, 0))
         rest = np.minimum(most, spans.messages - least_before)
         upper = np.where(ask, rest, np.where(certain, goes, unsure))

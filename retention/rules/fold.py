@@ -78,13 +78,20 @@ class Evaluation:
             stopped_at: as in `whole`.
         """
         counts = np.zeros((len(self.spans), len(RULES)), dtype=np.int64, order="F")
+        for name, taken in self.taken(stopped_at).items():
+            counts[:, RULES.index(name)] = taken
+        return counts
+
+    def taken(self, stopped_at: int | None) -> dict[str, Array]:
+        """The columns of `by_rule`, by the names of the rules of the pass."""
         remaining = np.where(self.whole(stopped_at), self.spans.messages, 0)
+        taken: dict[str, Array] = {}
         for decision in self.decisions:
             some = np.minimum(decision.counted, remaining)
             takes = np.where(decision.takes_whole(stopped_at), remaining, some)
-            counts[:, RULES.index(decision.rule.name)] = takes
-            remaining -= takes
-        return counts
+            taken[decision.rule.name] = takes
+            remaining = remaining - takes
+        return taken
 
 
 @dataclass(frozen=True)

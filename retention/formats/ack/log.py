@@ -19,6 +19,8 @@ LOG = pa.schema([("subject", pa.string()), ("data", pa.binary()), ("reply", pa.s
 """One row per line: an ack has its `subject` and `data` (null if empty); a delivery has the `reply` of its message."""
 
 _TEXT = pa.schema([LOG.field("subject"), pa.field("data", pa.string()), LOG.field("reply")])
+_PIECE_ROWS = 1 << 16
+_BUFFER_BYTES = 1 << 20
 TAIL_LINES = 1000
 """The number of lines in the digest that shows whether a log is unchanged so far."""
 
@@ -94,8 +96,10 @@ def read_slice(wanted: LogSlice) -> pa.Table:
     """
     part = wanted.part
     try:
-        log = _json_lines(part) if part.row_group is None else _row_group(part, part.row_group)
-        log = log.slice(wanted.offset, wanted.rows).cast(LOG)
+        if part.row_group is None:
+            log = _json_lines(part).slice(wanted.offset, wanted.rows).cast(LOG)
+        else:
+            log = _row_group(wanted, part.row_group).cast(LOG)
     except (pa.ArrowException, OSError) as error:
         raise unreadable(part.location, error) from error
     return log
@@ -183,13 +187,22 @@ def _json_lines(part: LogPart) -> pa.Table:
     return log
 
 
-def _row_group(part: LogPart, row_group: int) -> pa.Table:
-    with files.open_input(part.location) as source:
-        file = parquet.ParquetFile(source)
+def _row_group(wanted: LogSlice, row_group: int) -> pa.Table:
+    """Lines of a row group, which is decoded in pieces, so that the other lines of a large one take no memory."""
+    first, end = wanted.offset, wanted.offset + wanted.rows
+    pieces, begin = [], 0
+    with files.open_input(wanted.part.location) as source:
+        file = parquet.ParquetFile(source, buffer_size=_BUFFER_BYTES)
         there = [name for name in LOG.names if name in file.schema_arrow.names]
-        stored = file.read_row_group(row_group, columns=there, use_threads=False)
+        schema = pa.schema([file.schema_arrow.field(name) for name in there])
+        for batch in file.iter_batches(_PIECE_ROWS, [row_group], there, use_threads=False):
+            low, high = max(first - begin, 0), min(end - begin, batch.num_rows)
+            if low < high:
+                pieces.append(batch.slice(low, high - low))
+            begin += batch.num_rows
+    stored = pa.Table.from_batches(pieces, schema)
     columns = [
-        stored[name] if name in there else pa.nulls(part.rows, field.type)
+        stored[name] if name in there else pa.nulls(stored.num_rows, field.type)
         for name, field in zip(LOG.names, LOG, strict=True)
     ]
     return pa.table(columns, names=LOG.names)

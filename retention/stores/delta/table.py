@@ -19,6 +19,7 @@ from retention.core.subjects import TABLES
 from retention.delta import entries
 from retention.delta import snapshot as snapshots
 from retention.delta.entry_put import put_if_absent
+from retention.delta.map_values import map_values
 from retention.delta.protocol_versions import FEATURE_READER, FEATURE_WRITER
 from retention.delta.snapshot import DeltaSnapshot
 from retention.delta.statistics import LoggedIntegers
@@ -250,7 +251,7 @@ def read_handle(layout: Layout, before: OpenedBefore | None = None) -> tuple[Del
 def _live_files(layout: Layout, table: DeltaSnapshot, statistics: LoggedIntegers) -> pa.Table:
     try:
         partitions = {
-            name: pc.map_lookup(table.files["partition_values"], name, "first").cast(pa.int64())
+            name: map_values(table.files["partition_values"], name).cast(pa.int64())
             for name in PARTITION_COLUMNS
         }
     except pa.ArrowException as error:

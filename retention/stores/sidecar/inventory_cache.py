@@ -175,9 +175,9 @@ def blocks_of(rows: pa.Table) -> list[pa.Table]:
     if not rows.num_rows:
         return []
     partition, segment = rows["partition"].to_numpy(), rows["segment"].to_numpy()
-    new_partition = np.flatnonzero(partition[1:] != partition[:-1]) + 1
-    new_segment = np.flatnonzero(segment[1:] != segment[:-1]) + 1
-    starts = np.union1d(new_partition, new_segment)
+    is_new = partition[1:] != partition[:-1]
+    new_partition = np.flatnonzero(is_new) + 1
+    starts = np.flatnonzero(is_new | (segment[1:] != segment[:-1])) + 1
     wished = np.searchsorted(starts, np.arange(BLOCK_FILES, rows.num_rows, BLOCK_FILES))
     cuts = np.union1d(new_partition, starts[wished[wished < len(starts)]])
     bounds = [0, *cuts.tolist(), rows.num_rows]

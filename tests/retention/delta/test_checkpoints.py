@@ -39,8 +39,8 @@ def split(rows: pa.Table) -> tuple[pa.Table, list[pa.Table]]:
     return rows.filter(rows["add"].is_null()).select(OF_TABLE), [files.slice(0, 3), files.slice(3)]
 
 
-def classic(log: Path, rows: pa.Table) -> None:
-    pq.write_table(rows, log / f"{NAME}.parquet", row_group_size=2)
+def classic(log: Path, rows: pa.Table, row_group_size: int = 2) -> None:
+    pq.write_table(rows, log / f"{NAME}.parquet", row_group_size=row_group_size)
 
 
 def in_parts(log: Path, rows: pa.Table) -> None:
@@ -91,6 +91,20 @@ def test_every_form_has_the_files_and_the_table(
     assert (state.protocol["minReaderVersion"], state.version) == (1, 3)
     write_entry(tmp_path, 4, [add("p=0%2520%25C3%25A9/new")])
     assert snapshot.advance(state).files.num_rows == 5
+
+
+@pytest.mark.parametrize("between", [0, 1, 20])
+def test_files_between_other_actions_are_found(tmp_path: Path, between: int) -> None:
+    log, rows = table(tmp_path)
+    of_table, files = rows.filter(rows["add"].is_null()), rows.filter(rows["add"].is_valid())
+    other = of_table.slice(0, 1)
+    turns = [piece for at in range(4) for piece in (files.slice(at, 1), *[other] * between)]
+    classic(log, pa.concat_tables([*turns, of_table]), row_group_size=1_000)
+    state = snapshot.read(str(tmp_path))
+    assert sorted(state.files["path"].to_pylist()) == sorted(
+        each["path"] for each in files["add"].to_pylist()
+    )
+    assert state.metadata["partitionColumns"] == ["p"]
 
 
 @pytest.mark.parametrize("write", [v2_in_parquet, v2_in_json], ids=lambda write: write.__name__)
