@@ -21,6 +21,7 @@ from retention.datafile import copied_groups, copied_payloads, deadline_writer, 
 from retention.datafile.copied_payloads import PAYLOAD, load_paged
 from retention.datafile.merge import MergeResult, MergeTask, merge_files
 from retention.datafile.parquet import open_with_bytes
+from retention.datafile.subject_digest import digest_at
 from retention.errors import VerificationError
 from retention.schemas.messages import FILE_COLUMNS
 from tests.retention.datafile.test_copied_groups import file_at, messages
@@ -218,4 +219,6 @@ def test_the_digest_of_the_file_is_that_of_its_bytes(tmp_path: Path) -> None:
     target = tmp_path / "target"
     merged(target, sources(tmp_path, 1, 41), 40)
     recorded = hashlib.sha256(target.read_bytes()).hexdigest()
-    assert parquet.digest_at(file_at(target).digest_location).load().sha256 == recorded
+    record = digest_at(file_at(target).digest_location).load()
+    assert record is not None
+    assert record.sha256 == recorded
