@@ -9,6 +9,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import pyarrow.compute as pc
@@ -73,7 +74,7 @@ def floor_of(done: Path, source: Path, place: Path, asked: Task) -> Callable[[],
         for number, file in enumerate(replaced):
             _rewrite(file, place / f"data-{number}", asked)
         for number, content in enumerate(others):
-            _write(place / f"other-{number}", lambda sink, content=content: sink.write(content))
+            _write(place / f"other-{number}", partial(_Digesting.write, content=content))
 
     return work
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -28,7 +29,12 @@ from retention.storage.digesting import DigestingSink
 from retention.storage.row_groups.footer import Footer, UnknownLayoutError, read_footer
 from retention.storage.row_groups.join import JoinedFile
 from retention.storage.row_groups.plain_chunk import digest_of_pages, with_pages
-from retention.storage.row_groups.stored_group import StoredGroup, check_group, load_group
+from retention.storage.row_groups.stored_group import (
+    StoredGroup,
+    check_group,
+    load_group,
+    load_pages,
+)
 
 LEAST_BYTES = 4 << 20
 """The decoded bytes of the smallest row group that is copied; smaller ones are merged with their neighbours' rows."""
@@ -128,31 +134,42 @@ def write_parts(
     return WrittenParts(digest.hexdigest(), copied, paged)
 
 
-def digests_of_groups(file: DataFile, numbers: Iterable[int]) -> dict[int, str]:
+def digests_of_groups(
+    file: DataFile, content: pa.NativeFile, numbers: Iterable[int]
+) -> dict[int, str]:
     """The number of each of some row groups → the digest of its pages as they are stored; reads one at a time.
+
+    Args:
+        file: the file, which an error names.
+        content: its bytes.
+        numbers: the numbers of row groups.
 
     Raises:
         DamagedError: the file cannot be read.
     """
-    return {number: group.digest for number, group in _stored(file, numbers)}
+    with _as_unreadable(file):
+        footer = read_footer(content)
+        return {number: load_group(content, footer, number).digest for number in numbers}
 
 
-def digests_of_payloads(file: DataFile, numbers: Iterable[int]) -> dict[int, str]:
+def digests_of_payloads(
+    file: DataFile, content: pa.NativeFile, numbers: Iterable[int]
+) -> dict[int, str]:
     """The number of each of some row groups → the digest of its payloads' pages, as `digests_of_groups`.
 
     Raises:
         DamagedError: the file cannot be read.
     """
-    groups = _stored(file, numbers)
-    return {number: digest_of_pages([group.chunks[PAYLOAD].pages]) for number, group in groups}
+    with _as_unreadable(file):
+        footer = read_footer(content)
+        pages = ((number, load_pages(content, footer, number, PAYLOAD)) for number in numbers)
+        return {number: digest_of_pages([each]) for number, each in pages}
 
 
-def _stored(file: DataFile, numbers: Iterable[int]) -> Iterator[tuple[int, StoredGroup]]:
+@contextmanager
+def _as_unreadable(file: DataFile) -> Iterator[None]:
     try:
-        with open_bytes(file) as source:
-            footer = read_footer(source)
-            for number in numbers:
-                yield number, load_group(source, footer, number)
+        yield
     except (OSError, UnknownLayoutError) as error:
         raise unreadable_error(file, error) from error
 

@@ -21,7 +21,7 @@ from retention.datafile.copied_groups import (
 from retention.datafile.copied_payloads import PagedGroup, without_payloads
 from retention.datafile.deadline_writer import write_by_deadline
 from retention.datafile.merge_parts import parts_of, rows_of
-from retention.datafile.parquet import describe, open_all_messages
+from retention.datafile.parquet import describe, open_with_bytes
 from retention.datafile.row_groups import merged_by_seq, rows_in_order, rows_of_group
 from retention.errors import DamagedError, ForeignRowsError, VerificationError
 from retention.schemas.files import FileStats
@@ -151,10 +151,11 @@ def _read_back(targets: Sequence[DataFile], written: WrittenParts | None) -> _Co
 
 
 def _read_parts_back(target: DataFile, written: WrittenParts) -> _Content:
-    after, opened = _Content(), open_all_messages(target)
-    for number, digest in digests_of_groups(target, written.copied).items():
+    after = _Content()
+    opened, content = open_with_bytes(target)
+    for number, digest in digests_of_groups(target, content, written.copied).items():
         after.add_copied(digest, opened.metadata.row_group(number).num_rows)
-    after.payloads += digests_of_payloads(target, written.paged).values()
+    after.payloads += digests_of_payloads(target, content, written.paged).values()
     for number in range(opened.metadata.num_row_groups):
         if number in written.paged:
             rows = rows_of_group(target, opened, number, _WITHOUT_PAYLOADS)
