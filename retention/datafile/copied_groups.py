@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 
 from retention.core.inventory import DataFile
 from retention.core.message_rows import time_of
+from retention.datafile.copied_payloads import PAYLOAD, PagedGroup
 from retention.datafile.parquet import (
     ROW_GROUP_ROWS,
     open_bytes,
@@ -26,7 +28,13 @@ from retention.storage.crash_points import Step, reached
 from retention.storage.digesting import DigestingSink
 from retention.storage.row_groups.footer import Footer, UnknownLayoutError, read_footer
 from retention.storage.row_groups.join import JoinedFile
-from retention.storage.row_groups.stored_group import StoredGroup, check_group, load_group
+from retention.storage.row_groups.plain_chunk import digest_of_pages, with_pages
+from retention.storage.row_groups.stored_group import (
+    StoredGroup,
+    check_group,
+    load_group,
+    load_pages,
+)
 
 LEAST_BYTES = 4 << 20
 """The decoded bytes of the smallest row group that is copied; smaller ones are merged with their neighbours' rows."""
@@ -85,7 +93,7 @@ def copied_groups(file: DataFile, opened: pq.ParquetFile, gone: np.ndarray) -> C
     """The row groups that lose none of the sequences in ascending, disjoint ranges `gone`, shape (n, 2)."""
     metadata = opened.metadata
     large = [number for number in range(metadata.num_row_groups) if _is_large(metadata, number)]
-    if not large or not _is_of_this_engine(opened):
+    if not large or not is_of_this_engine(opened):
         return CopiedGroups(file, opened, frozenset())
     fitting = (number for number in large if _is_outside(gone, seq_bounds(opened, number)))
     return CopiedGroups(file, opened, frozenset(fitting))
@@ -98,34 +106,70 @@ class WrittenParts:
     sha256: str
     copied: Mapping[int, str]
     """The number of each copied row group → the digest of its pages."""
+    paged: Mapping[int, str]
+    """The number of each row group with copied payloads → the digest of their pages."""
 
 
-def write_parts(location: str, parts: Iterable[pa.Table | StoredGroup]) -> WrittenParts:
-    """Write tables of shape `FILE_COLUMNS` and row groups in bytes as one file, durable on return."""
-    digest, copied = hashlib.sha256(), {}
+def write_parts(
+    location: str, parts: Iterable[pa.Table | PagedGroup | StoredGroup]
+) -> WrittenParts:
+    """Write tables of shape `FILE_COLUMNS` and row groups in bytes, whole or only their payloads, as one file.
+
+    It is durable on return.
+    """
+    digest, copied, paged = hashlib.sha256(), {}, {}
     with files.create_unshared(location) as sink:
         file = JoinedFile(DigestingSink(sink, digest))
         for part in parts:
             if isinstance(part, StoredGroup):
                 copied[file.add(part)] = part.digest
+            elif isinstance(part, PagedGroup):
+                [group] = _encoded(part.rows)
+                paged[file.add(with_pages(group, PAYLOAD, part.pages))] = part.digest
             else:
                 for group in _encoded(part):
                     file.add(group)
         file.finish(_template().fields)
     reached(Step.DATA_WRITTEN)
-    return WrittenParts(digest.hexdigest(), copied)
+    return WrittenParts(digest.hexdigest(), copied, paged)
 
 
-def digests_of_groups(file: DataFile, numbers: Iterable[int]) -> dict[int, str]:
+def digests_of_groups(
+    file: DataFile, content: pa.NativeFile, numbers: Iterable[int]
+) -> dict[int, str]:
     """The number of each of some row groups → the digest of its pages as they are stored; reads one at a time.
+
+    Args:
+        file: the file, which an error names.
+        content: its bytes.
+        numbers: the numbers of row groups.
 
     Raises:
         DamagedError: the file cannot be read.
     """
+    with _as_unreadable(file):
+        footer = read_footer(content)
+        return {number: load_group(content, footer, number).digest for number in numbers}
+
+
+def digests_of_payloads(
+    file: DataFile, content: pa.NativeFile, numbers: Iterable[int]
+) -> dict[int, str]:
+    """The number of each of some row groups → the digest of its payloads' pages, as `digests_of_groups`.
+
+    Raises:
+        DamagedError: the file cannot be read.
+    """
+    with _as_unreadable(file):
+        footer = read_footer(content)
+        pages = ((number, load_pages(content, footer, number, PAYLOAD)) for number in numbers)
+        return {number: digest_of_pages([each]) for number, each in pages}
+
+
+@contextmanager
+def _as_unreadable(file: DataFile) -> Iterator[None]:
     try:
-        with open_bytes(file) as source:
-            footer = read_footer(source)
-            return {number: load_group(source, footer, number).digest for number in numbers}
+        yield
     except (OSError, UnknownLayoutError) as error:
         raise unreadable_error(file, error) from error
 
@@ -150,14 +194,20 @@ def _template() -> Footer:
         return read_footer(source)
 
 
-def _is_of_this_engine(opened: pq.ParquetFile) -> bool:
+def is_worth_copying(nbytes: int) -> bool:
+    """Whether a row group of so many decoded bytes is large enough to remain one."""
+    return nbytes >= LEAST_BYTES
+
+
+def is_of_this_engine(opened: pq.ParquetFile) -> bool:
+    """Whether a file has the writer, the columns and the types of data files."""
     written_by = opened.metadata.created_by
     return written_by.startswith(_WRITER) and opened.schema_arrow.equals(FILE_COLUMNS)
 
 
 def _is_large(metadata: pq.FileMetaData, number: int) -> bool:
     group = metadata.row_group(number)
-    if group.total_byte_size < LEAST_BYTES:
+    if not is_worth_copying(group.total_byte_size):
         return False
     stored = sum(group.column(at).total_compressed_size for at in range(group.num_columns))
     return bool(stored <= MOST_BYTES)

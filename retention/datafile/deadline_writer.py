@@ -23,20 +23,20 @@ class TableBuffer:
 
     def __init__(self) -> None:
         self._tables: list[pa.Table] = []
-        self.rows = self._bytes = 0
+        self.rows = self.nbytes = 0
 
     def takes(self, table: pa.Table) -> bool:
         """Buffer one more table; True once the buffer is full."""
         if table.num_rows:
             self._tables.append(table)
             self.rows += table.num_rows
-            self._bytes += table.nbytes
-        return self.rows >= ROW_GROUP_ROWS or self._bytes >= BUFFER_BYTES
+            self.nbytes += table.nbytes
+        return self.rows >= ROW_GROUP_ROWS or self.nbytes >= BUFFER_BYTES
 
     def emptied(self) -> pa.Table:
         """Empty the buffer, and return its content as one table."""
         whole = pa.concat_tables(self._tables)
-        self._tables, self.rows, self._bytes = [], 0, 0
+        self._tables, self.rows, self.nbytes = [], 0, 0
         return whole
 
 

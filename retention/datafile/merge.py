@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import pyarrow as pa
 import xxhash
 
 from retention.core.inventory import DataFile
-from retention.core.seq_ranges import ranges_in
 from retention.core.wording import counted
 from retention.datafile.content_digest import ContentDigest
-from retention.datafile.copied_groups import copied_groups, digests_of_groups, write_parts
-from retention.datafile.deadline_writer import TableBuffer, write_by_deadline
-from retention.datafile.parquet import describe, open_all_messages
-from retention.datafile.rewrite import COLUMNS, with_time
-from retention.datafile.row_groups import (
-    has_ordered_groups,
-    merged_by_seq,
-    opened_rows_in_order,
-    rows_in_order,
-    rows_of_group,
+from retention.datafile.copied_groups import (
+    WrittenParts,
+    digests_of_groups,
+    digests_of_payloads,
+    write_parts,
 )
+from retention.datafile.copied_payloads import PagedGroup, without_payloads
+from retention.datafile.deadline_writer import write_by_deadline
+from retention.datafile.merge_parts import parts_of, rows_of
+from retention.datafile.parquet import describe, open_with_bytes
+from retention.datafile.row_groups import merged_by_seq, rows_in_order, rows_of_group
 from retention.errors import DamagedError, ForeignRowsError, VerificationError
 from retention.schemas.files import FileStats
 from retention.schemas.messages import FILE_COLUMNS
 from retention.storage.crash_points import Step, reached
 from retention.storage.row_groups.stored_group import StoredGroup
+
+_Part = TypeVar("_Part", pa.Table, "pa.Table | PagedGroup | StoredGroup")
+_WITHOUT_PAYLOADS = [name for name in FILE_COLUMNS.names if name != "payload"]
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,23 @@ class MergeResult:
 
 @dataclass
 class _Content:
-    """The content of files: digests of their rows, and of the row groups that are copied as bytes."""
+    """The content of files: digests of their rows, of payloads that are copied as pages, and of copied row groups."""
 
     decoded: ContentDigest = field(default_factory=ContentDigest)
+    """The rows of all other row groups, without copied payloads."""
+    payloads: list[str] = field(default_factory=list)
     copied: list[str] = field(default_factory=list)
     copied_messages: int = 0
+
+    def add(self, part: pa.Table | PagedGroup | StoredGroup) -> None:
+        """Add the next part of a file."""
+        if isinstance(part, StoredGroup):
+            self.add_copied(part.digest, part.rows)
+        elif isinstance(part, PagedGroup):
+            self.decoded.update(part.rows)
+            self.payloads.append(part.digest)
+        else:
+            self.decoded.update(part)
 
     def add_copied(self, digest: str, messages: int) -> None:
         """Add the next row group in bytes."""
@@ -76,10 +91,10 @@ class _Content:
 
     @property
     def value(self) -> str:
-        """The number of decoded messages and their digest, and the same of row groups in bytes."""
-        groups = xxhash.xxh3_128_hexdigest("".join(self.copied).encode())
-        copied = f" and {self.copied_messages}-{groups}" if self.copied else ""
-        return self.decoded.value + copied
+        """The number of decoded messages and their digests, and the same of row groups in bytes."""
+        payloads = f" with payloads {_together(self.payloads)}" if self.payloads else ""
+        copied = f" and {self.copied_messages}-{_together(self.copied)}" if self.copied else ""
+        return self.decoded.value + payloads + copied
 
 
 def merge_files(task: MergeTask) -> MergeResult:
@@ -91,95 +106,64 @@ def merge_files(task: MergeTask) -> MergeResult:
     """
     before = _Content()
     try:
-        targets, copied = (_join if len(task.targets) == 1 else _split)(task, before)
+        targets, written = (_join if len(task.targets) == 1 else _split)(task, before)
     except (DamagedError, ForeignRowsError) as error:
         return MergeResult([], str(error))
-    after = _read_back(targets, copied)
+    after = _read_back(targets, written)
     if before.messages != task.messages or after.value != before.value:
         raise VerificationError(
             f"{targets[0].location}: read back as {after.value} (messages and digest) where {before.value} was written "
             f"and statistics say {counted(task.messages, 'message')}; nothing was committed; check the disk and the "
             "memory of this machine, then try again"
         )
-    written = [describe(target) for target in targets]
+    described = [describe(target) for target in targets]
     reached(Step.COPY_WRITTEN)
-    return MergeResult([target.stats for target in written])
+    return MergeResult([target.stats for target in described])
 
 
-def _join(task: MergeTask, before: _Content) -> tuple[list[DataFile], Mapping[int, str]]:
-    """Write the only target, with large row groups of the sources as bytes; returns it, and those row groups."""
+def _join(task: MergeTask, before: _Content) -> tuple[list[DataFile], WrittenParts | None]:
+    """Write the only target, with copied row groups and payloads; returns it, and which they are."""
     [target] = task.targets
-    written = write_parts(target.location, _large_parts(_parts(task.spans), before))
-    return [replace(target, sha256=written.sha256)], written.copied
+    written = write_parts(target.location, _added(parts_of(task.spans), before))
+    return [replace(target, sha256=written.sha256)], written
 
 
-def _split(task: MergeTask, before: _Content) -> tuple[list[DataFile], Mapping[int, str]]:
-    """Write the targets, split by deadline; returns those written, and no row group in bytes."""
-    rows = (part for part in _large_parts(_rows(task.spans), before) if isinstance(part, pa.Table))
-    return write_by_deadline(task.targets, rows), {}
+def _split(task: MergeTask, before: _Content) -> tuple[list[DataFile], WrittenParts | None]:
+    """Write the targets, split by deadline; returns those written, in which nothing is copied."""
+    return write_by_deadline(task.targets, _added(rows_of(task.spans), before)), None
 
 
-def _large_parts(
-    parts: Iterable[pa.Table | StoredGroup], before: _Content
-) -> Iterator[pa.Table | StoredGroup]:
-    """The same rows in large tables of shape `FILE_COLUMNS`, and row groups in bytes; adds both to a content."""
-    held = TableBuffer()
+def _added(parts: Iterable[_Part], before: _Content) -> Iterator[_Part]:
+    """Pass parts on, and add them to a content."""
     for part in parts:
-        if isinstance(part, StoredGroup):
-            yield from _emptied(held, before)
-            before.add_copied(part.digest, part.rows)
-            yield part
-        elif held.takes(part):
-            yield from _emptied(held, before)
-    yield from _emptied(held, before)
+        before.add(part)
+        yield part
 
 
-def _emptied(held: TableBuffer, before: _Content) -> Iterator[pa.Table]:
-    if held.rows:
-        rows = with_time(held.emptied().combine_chunks())
-        before.decoded.update(rows)
-        yield rows
-
-
-def _parts(spans: Iterable[Sequence[DataFile]]) -> Iterator[pa.Table | StoredGroup]:
-    """The visible rows of spans of files, ascending, as row groups in bytes or as tables without `time`."""
-    for span in spans:
-        if len(span) == 1:
-            yield from _parts_of(span[0])
-        else:
-            yield from _rows([span])
-
-
-def _parts_of(file: DataFile) -> Iterator[pa.Table | StoredGroup]:
-    opened = open_all_messages(file)
-    copied = copied_groups(file, opened, ranges_in(file.hidden))
-    if not copied.numbers or not has_ordered_groups(opened):
-        yield from opened_rows_in_order(file, opened, COLUMNS)
-        return
-    for number in range(opened.metadata.num_row_groups):
-        stored = copied.load(number)
-        yield rows_of_group(file, opened, number, COLUMNS) if stored is None else stored
-
-
-def _rows(spans: Iterable[Sequence[DataFile]]) -> Iterator[pa.Table]:
-    """The visible rows of spans of files, ascending, without `time`; copies derive it from `ts_ns`."""
-    for span in spans:
-        yield from merged_by_seq([rows_in_order(file, COLUMNS) for file in span])
-
-
-def _read_back(targets: Sequence[DataFile], copied: Mapping[int, str]) -> _Content:
-    """The content of written files, of which the only one may have row groups in bytes."""
+def _read_back(targets: Sequence[DataFile], written: WrittenParts | None) -> _Content:
+    """The content of written files; only one that `write_parts` wrote has copied parts."""
+    if written is not None and (written.copied or written.paged):
+        return _read_parts_back(targets[0], written)
     after = _Content()
-    if not copied:
-        sources = [rows_in_order(file, FILE_COLUMNS.names) for file in targets]
-        for rows in merged_by_seq(sources):
-            after.decoded.update(rows)
-        return after
-    [target] = targets
-    opened = open_all_messages(target)
-    for number, digest in digests_of_groups(target, copied).items():
+    for rows in merged_by_seq([rows_in_order(file, FILE_COLUMNS.names) for file in targets]):
+        after.decoded.update(rows)
+    return after
+
+
+def _read_parts_back(target: DataFile, written: WrittenParts) -> _Content:
+    after = _Content()
+    opened, content = open_with_bytes(target)
+    for number, digest in digests_of_groups(target, content, written.copied).items():
         after.add_copied(digest, opened.metadata.row_group(number).num_rows)
+    after.payloads += digests_of_payloads(target, content, written.paged).values()
     for number in range(opened.metadata.num_row_groups):
-        if number not in copied:
+        if number in written.paged:
+            rows = rows_of_group(target, opened, number, _WITHOUT_PAYLOADS)
+            after.decoded.update(without_payloads(rows))
+        elif number not in written.copied:
             after.decoded.update(rows_of_group(target, opened, number, FILE_COLUMNS.names))
     return after
+
+
+def _together(digests: Iterable[str]) -> str:
+    return xxhash.xxh3_128_hexdigest("".join(digests).encode())

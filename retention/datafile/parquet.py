@@ -122,6 +122,17 @@ def open_all_messages(file: DataFile) -> pq.ParquetFile:
     return _opened(file, _read_if_small)
 
 
+def open_with_bytes(file: DataFile) -> tuple[pq.ParquetFile, pa.NativeFile]:
+    """Open a data file as `open_all_messages`; returns it, and its bytes.
+
+    Raises:
+        DamagedError, ForeignRowsError: as `open_messages`.
+    """
+    with _as_unreadable(file):
+        content = _read_if_small(file)
+    return _opened(file, lambda _: content), content
+
+
 def _opened(file: DataFile, source: Callable[[DataFile], pa.NativeFile]) -> pq.ParquetFile:
     with _as_unreadable(file):
         opened = _reader(source(file))

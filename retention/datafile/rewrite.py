@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from retention.core.inventory import DataFile, ReadCount, SeqRanges
-from retention.core.message_rows import time_of
 from retention.core.seq_ranges import in_ranges, ranges_in, union_of_ranges
 from retention.datafile.copied_groups import CopiedGroups, copied_groups, write_parts
 from retention.datafile.deadline_writer import TableBuffer, write_by_deadline
@@ -23,15 +22,13 @@ from retention.datafile.parquet import (
     seq_bounds,
     unreadable_error,
 )
+from retention.datafile.row_groups import COLUMNS, with_time
 from retention.schemas.files import FileStats
-from retention.schemas.messages import FILE_COLUMNS
 from retention.storage.crash_points import Step, reached
 from retention.storage.row_groups.stored_group import StoredGroup
 
 DECODED_BYTES = 8 << 20
 """The approximate bytes to decode at a time; reused memory is far cheaper than new memory for each piece."""
-COLUMNS = [name for name in FILE_COLUMNS.names if name != "time"]
-"""The columns to read; `time` is derived from `ts_ns`, because other writers may set it finer, otherwise or never."""
 
 
 @dataclass(frozen=True)
@@ -152,12 +149,6 @@ def _without(batch: pa.RecordBatch, gone: np.ndarray) -> pa.Table:
     rows = with_time(pa.Table.from_batches([batch]))
     goes = in_ranges(batch.column("seq").to_numpy(), gone)
     return rows.filter(pa.array(~goes)) if goes.any() else rows
-
-
-def with_time(rows: pa.Table) -> pa.Table:
-    """The rows in shape `FILE_COLUMNS`, with `time` derived from `ts_ns`."""
-    timed = rows.append_column("time", time_of(rows["ts_ns"]))
-    return timed.select(FILE_COLUMNS.names).cast(FILE_COLUMNS)
 
 
 def _remaining_groups(source: pq.ParquetFile, removed: np.ndarray) -> list[int]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from retention.core.inventory import DataFile
+from retention.core.message_rows import time_of
 from retention.core.seq_ranges import visible_rows
 from retention.datafile.parquet import (
     SMALL_BYTES,
@@ -23,6 +24,8 @@ from retention.datafile.parquet import (
 )
 from retention.schemas.messages import FILE_COLUMNS
 
+COLUMNS = [name for name in FILE_COLUMNS.names if name != "time"]
+"""The columns to read; `time` is derived from `ts_ns`, because other writers may set it finer, otherwise or never."""
 _FEW, _FEW_ROWS, _MANY_ROWS = 64, 4_096, 65_536
 """The maximum of "few" rows to pick, and the number of rows to decode at once when picking few or many."""
 _UNKNOWN = (0, 2**63 - 1)
@@ -66,6 +69,12 @@ def opened_rows_in_order(
         yield rows_of_group(file, opened, number, columns)
 
 
+def with_time(rows: pa.Table) -> pa.Table:
+    """Rows with `COLUMNS` in shape `FILE_COLUMNS`, with `time` derived from `ts_ns`."""
+    timed = rows.append_column("time", time_of(rows["ts_ns"]))
+    return timed.select(FILE_COLUMNS.names).cast(FILE_COLUMNS)
+
+
 def has_ordered_groups(opened: pq.ParquetFile) -> bool:
     """Whether every sequence of a row group is above those of the row groups before it."""
     groups = range(opened.metadata.num_row_groups)
@@ -81,13 +90,24 @@ def rows_of_group(
     Raises:
         DamagedError: the file cannot be read to its end.
     """
+    return in_sequence_order(visible_rows(file, stored_rows(file, opened, number, columns)))
+
+
+def stored_rows(
+    file: DataFile, opened: pq.ParquetFile, number: int, columns: Sequence[str]
+) -> pa.Table:
+    """All rows of a row group as they are stored, hidden ones included, in no particular order.
+
+    Raises:
+        DamagedError: the file cannot be read to its end.
+    """
     # For a small group, decoding is faster than handing columns to threads.
     is_large = opened.metadata.row_group(number).total_byte_size > SMALL_BYTES
     try:
         rows = opened.read_row_group(number, list(columns), use_threads=is_large)
     except (OSError, pa.ArrowException) as error:
         raise unreadable_error(file, error) from error
-    return in_sequence_order(visible_rows(file, _shaped(rows, columns)))
+    return _shaped(rows, columns)
 
 
 def merged_by_seq(sources: Sequence[Iterator[pa.Table]]) -> Iterator[pa.Table]:

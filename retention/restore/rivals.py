@@ -14,8 +14,7 @@ from retention.core.inventory import NO_RANGES, DataFile
 from retention.core.spans import Array
 from retention.datafile.content_digest import ContentDigest
 from retention.datafile.parquet import read_columns
-from retention.datafile.rewrite import COLUMNS, with_time
-from retention.datafile.row_groups import pick_rows, rows_in_order
+from retention.datafile.row_groups import COLUMNS, pick_rows, rows_in_order, with_time
 from retention.errors import DamagedError, RefusedError
 from retention.stores.archive_manifest import ArchivedFile, StoredManifest
 

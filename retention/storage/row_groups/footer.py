@@ -41,6 +41,7 @@ class OfGroup(IntEnum):
     BYTES = 2
     ROWS = 3
     FILE_OFFSET = 5
+    STORED_BYTES = 6
     ORDINAL = 7
 
 
@@ -59,6 +60,7 @@ class OfColumn(IntEnum):
     """Fields of `ColumnMetaData`."""
 
     VALUES = 5
+    DECODED_BYTES = 6
     STORED_BYTES = 7
     DATA_OFFSET = 9
     INDEX_PAGE_OFFSET = 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterator
 from enum import IntEnum
 
 from retention.storage.row_groups.compact import Struct, read_struct
@@ -19,8 +20,9 @@ class _OfPage(IntEnum):
     DATA_V2 = 8
 
 
-_VALUES = 1
-"""The field of a data page's header, of either version, with the number of its values."""
+_VALUES, _ENCODING = 1, 2
+"""The fields of a data page's header with the number of its values, in either version, and with their encoding."""
+_PLAIN = 0
 _DATA, _DATA_V2 = 0, 3
 _DICTIONARY = 2
 _HEADERS = {_DATA: _OfPage.DATA, _DATA_V2: _OfPage.DATA_V2}
@@ -36,6 +38,25 @@ def check_pages(chunk: memoryview, values: int) -> None:
     Raises:
         UnknownLayoutError: a page has no checksum or another one, or the pages are not the whole chunk.
     """
+    for _ in _checked_headers(chunk, values):
+        pass
+
+
+def count_plain_pages(chunk: memoryview, values: int) -> int:
+    """Check all pages of a column chunk as `check_pages`; returns their number if each has plain values of its own.
+
+    Raises:
+        UnknownLayoutError: as `check_pages`; or a page is a dictionary, needs one, or is a data page of version 2.
+    """
+    headers = list(_checked_headers(chunk, values))
+    for header in headers:
+        data = header.get(_OfPage.DATA)
+        if data is None or data.value[_ENCODING].value != _PLAIN:
+            raise UnknownLayoutError("a page has no plain values")
+    return len(headers)
+
+
+def _checked_headers(chunk: memoryview, values: int) -> Iterator[Struct]:
     at = counted = 0
     while at < len(chunk):
         try:
@@ -49,6 +70,7 @@ def check_pages(chunk: memoryview, values: int) -> None:
             raise UnknownLayoutError("a page is longer than its column")
         if zlib.crc32(chunk[begin:at]) != expected:
             raise UnknownLayoutError("the checksum of a page is not that of its content")
+        yield header
     if counted != values:
         raise UnknownLayoutError(f"the pages of a column have {counted} values, not {values}")
 

@@ -110,6 +110,15 @@ def load_group(source: pa.NativeFile, footer: Footer, number: int) -> StoredGrou
     return StoredGroup(fields, chunks)
 
 
+def load_pages(source: pa.NativeFile, footer: Footer, number: int, column: int) -> pa.Buffer:
+    """Load the pages of one column of a row group.
+
+    Raises:
+        UnknownLayoutError, OSError: as `load_group`.
+    """
+    return _load_chunk(source, footer.begin, chunks_of(footer.groups[number])[column]).pages
+
+
 def check_group(group: StoredGroup) -> None:
     """Check every page of a row group against its checksum.
 

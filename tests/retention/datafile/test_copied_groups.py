@@ -196,13 +196,13 @@ def test_the_digest_of_a_copy_is_that_of_its_bytes(
     sources: Callable[[str], DataFile], tmp_path: Path
 ) -> None:
     source = sources("ours")
-    opened = parquet.open_messages(source)
+    opened, stored_bytes = parquet.open_with_bytes(source)
     groups = copied_groups.copied_groups(source, opened, np.empty((0, 2), np.int64))
     stored = groups.load(3)
     assert stored is not None
     made = copied_groups.write_parts(str(tmp_path / "target"), [ROWS.slice(0, 100), stored])
     content = (tmp_path / "target").read_bytes()
-    assert made.copied == copied_groups.digests_of_groups(source, [3])
+    assert made.copied == copied_groups.digests_of_groups(source, stored_bytes, [3])
     assert made.sha256 == hashlib.sha256(content).hexdigest()
     written = pq.read_table(tmp_path / "target")
     assert written.equals(pa.concat_tables([ROWS.slice(0, 100), ROWS.slice(3 * GROUP, GROUP)]))
