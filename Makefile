@@ -4,8 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PURE := not spark and not slow and not live and not whole
-BENCHMARKS := "" .ttl .markers .metadata .topics .broker .appends .consumers .compaction .reclaim .cold .buckets .tables .verify .erasure .erasing .holds .single_writes .sync .curves
-BENCHMARKS := "" .ttl .markers .metadata .topics .broker .appends .consumers .compaction .reclaim .cold .buckets .tables .verify .erasure .floors
+BENCHMARKS := "" .ttl .markers .metadata .topics .broker .appends .consumers .compaction .reclaim .cold .buckets .tables .verify .erasure .erasing .holds .single_writes .sync .curves .floors
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
