@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -29,7 +28,6 @@ from retention.context.context import OpenedStream, has_table
 from retention.context.holds import holds_ledger
 from retention.core.json_object import JsonObject
 from retention.core.labels import labelled
-from retention.core.spoken_commands import command
 from retention.core.subjects import path_name
 from retention.engines.select import Engines
 from retention.erasure.copies import (
@@ -47,6 +45,7 @@ from retention.erasure.own_records import ErasedNames, conceal_holds, erase_argu
 from retention.erasure.proof import Proof
 from retention.erasure.record import DeletedFile, ErasureRecord, Erasures
 from retention.erasure.report import ErasureReport
+from retention.erasure.unfinished import told_unfinished
 from retention.errors import (
     BusyError,
     ConflictError,
@@ -71,7 +70,7 @@ from retention.stores.replay_states import ReplayStates
 ATTEMPTS = 20
 APPENDS_WAIT_S = 60.0
 _LIVE_REMOVED = (
-    "its live messages are removed, the files that have copies are kept, and it is unfinished"
+    "its live messages are removed, and the files that have copies are kept"
 )
 _log = logging.getLogger(__name__)
 
@@ -148,7 +147,7 @@ def finish_erasure(
     erasures = erasures_of(opened)
     if erasures.has_report(record.id):
         return report_of(opened, erasures.close(record))
-    with labelled(step=f"erasure {record.id}"), _unfinished(opened, record):
+    with labelled(step=f"erasure {record.id}"), told_unfinished(opened.name, record.id):
         content = erasures.read_needles(record)
         wanted = kept_request(record, content)
         messages = wanted.request.messages
@@ -158,19 +157,6 @@ def finish_erasure(
             record, content = _erased_in_archives(opened, survey, record, content, engines)
         archives = ArchiveSurvey() if survey is None else survey.archives
         return _proved(opened, record, content, messages, archives)
-
-
-@contextmanager
-def _unfinished(opened: OpenedStream, record: ErasureRecord) -> Iterator[None]:
-    """Say in the error of a step that the erasure has begun: earlier steps stand, and a later run goes on."""
-    try:
-        yield
-    except RetentionError as error:
-        again = command("erase", opened.name, options="--resume")
-        cause = str(error).replace("nothing was ", "nothing more was ")
-        raise type(error)(
-            f"{opened.name}: erasure {record.id} is unfinished, and {again} goes on with it: {cause}"
-        ) from error
 
 
 def with_files(record: ErasureRecord, survey: ErasureSurvey) -> ErasureRecord:

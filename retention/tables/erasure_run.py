@@ -25,6 +25,7 @@ from retention.erasure.own_records import ErasedNames, conceal_holds, erase_argu
 from retention.erasure.proof import Proof, directories_of_others
 from retention.erasure.record import DeletedFile, ErasureRecord
 from retention.erasure.report import ErasureReport
+from retention.erasure.unfinished import told_unfinished
 from retention.errors import (
     BusyError,
     ConflictError,
@@ -64,7 +65,7 @@ from retention.tables.records import erase_changes, erase_digests
 from retention.tables.stage import discarded_on_failure, stage_copies
 
 ATTEMPTS = 20
-_REMOVED = "its live rows are removed, files that our runs wrote are kept, and it is unfinished"
+_REMOVED = "its live rows are removed, and files that our runs wrote are kept"
 _log = logging.getLogger(__name__)
 
 
@@ -75,7 +76,7 @@ def go_on_with_erasures(table: OpenedTable) -> None:
             with removing(table):
                 finish_table_erasure(table, record, lambda size: LocalEngine())
         except RetentionError as error:
-            _log.warning("%s: erasure %s stays unfinished: %s", table.name, record.id, error)
+            _log.warning("%s", error)
 
 
 def finish_table_erasure(
@@ -96,12 +97,12 @@ def finish_table_erasure(
         RefusedError: a legal hold covers a row.
         BusyError: others keep changing the table.
         VerificationError: an erased row is in the table again.
-        DamagedError, StorageError: as the steps.
+        DamagedError, StorageError: as the steps. Every sentence says that the erasure is unfinished.
     """
     erasures = erasures_of(table)
     if erasures.has_report(record.id):
         return table_report_of(table, erasures.close(record))
-    with labelled(step=f"erasure {record.id}"):
+    with labelled(step=f"erasure {record.id}"), told_unfinished(table.name, record.id):
         content = erasures.read_needles(record)
         keys = keys_of(content)
         if removal_of(table, record) is None:

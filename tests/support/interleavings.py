@@ -47,7 +47,7 @@ NOW = START + 100 * SECOND
 FIRST_AS_OF, AS_OF, LATER_AS_OF = (START + seconds * SECOND for seconds in (65, 75, 80))
 STREAM = "ORDERS"
 TAKING_OVER = "-after-taking-over"
-UNFINISHED = " is unfinished, and `retention erase ORDERS --resume` goes on with it: "
+UNFINISHED = " is unfinished, and `retention erase "
 Act = Callable[[Path], None]
 Prepare = Callable[[Path, str], None]
 
