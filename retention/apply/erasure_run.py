@@ -69,9 +69,7 @@ from retention.stores.replay_states import ReplayStates
 
 ATTEMPTS = 20
 APPENDS_WAIT_S = 60.0
-_LIVE_REMOVED = (
-    "its live messages are removed, and the files that have copies are kept"
-)
+_LIVE_REMOVED = "its live messages are removed, and the files that have copies are kept"
 _log = logging.getLogger(__name__)
 
 

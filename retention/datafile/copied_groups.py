@@ -15,13 +15,8 @@ import pyarrow.parquet as pq
 from retention.core.inventory import DataFile
 from retention.core.message_rows import time_of
 from retention.datafile.copied_payloads import PAYLOAD, PagedGroup
-from retention.datafile.parquet import (
-    ROW_GROUP_ROWS,
-    open_bytes,
-    parquet_writer,
-    seq_bounds,
-    unreadable_error,
-)
+from retention.datafile.footers import seq_bounds
+from retention.datafile.parquet import ROW_GROUP_ROWS, open_bytes, parquet_writer, unreadable_error
 from retention.schemas.messages import FILE_COLUMNS
 from retention.storage import files
 from retention.storage.crash_points import Step, reached

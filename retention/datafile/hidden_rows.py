@@ -12,7 +12,8 @@ from pyroaring import BitMap64
 from retention.core.inventory import DataFile, ReadCount
 from retention.core.seq_ranges import in_ranges
 from retention.core.vector_paths import VectorPlace, data_path, vector_place
-from retention.datafile.parquet import compressed_bytes, describe, open_messages, unreadable_error
+from retention.datafile.footers import compressed_bytes
+from retention.datafile.parquet import describe, open_messages, unreadable_error
 from retention.datafile.rewrite import RewriteResult, RewriteTask, copy_remaining
 from retention.datafile.subject_digest import digest_at
 from retention.delta.vectors import read_stored, write_stored

@@ -18,6 +18,7 @@ from retention.core.seq_ranges import columns_with_seq, visible_rows
 from retention.core.spoken_commands import given_up
 from retention.core.wording import counted
 from retention.datafile.expected_stats import check_footer, check_rows
+from retention.datafile.footers import compressed_bytes, ids_in
 from retention.datafile.row_stats import row_stats
 from retention.datafile.subject_digest import SubjectDigest, count_subjects, digest_at
 from retention.errors import (
@@ -253,9 +254,7 @@ def describe(file: DataFile) -> Description:
             )
     with files.if_writable():
         place = digest_at(file.digest_location)
-        digest = SubjectDigest(
-            count_subjects(rows), _ids_in(opened), sha256=_digest_of(file, place)
-        )
+        digest = SubjectDigest(count_subjects(rows), ids_in(opened), sha256=_digest_of(file, place))
         place.write(digest)
     try:
         size, modified_ms = files.stat(file.location)
@@ -360,40 +359,6 @@ def _refuse_impossible(file: DataFile, rows: pa.Table) -> None:
                 "writer appended it, nothing was changed; rewrite that file with valid rows"
                 f"{given_up(file.stream, file.path)}"
             )
-
-
-def compressed_bytes(
-    opened: pq.ParquetFile, columns: Sequence[str], groups: Sequence[int] | None = None
-) -> int:
-    """The compressed bytes of columns, in all row groups or in given ones."""
-    wanted = [opened.schema_arrow.get_field_index(name) for name in columns]
-    numbers = range(opened.metadata.num_row_groups) if groups is None else groups
-    parts = (opened.metadata.row_group(number) for number in numbers)
-    return sum(part.column(at).total_compressed_size for part in parts for at in wanted)
-
-
-def _ids_in(opened: pq.ParquetFile) -> int | None:
-    """The number of rows with a message id, hidden ones included; None if the footer has no null count."""
-    at = opened.schema_arrow.get_field_index("msg_id")
-    parts = (opened.metadata.row_group(number) for number in range(opened.metadata.num_row_groups))
-    ids = 0
-    for part in parts:
-        statistics = part.column(at).statistics
-        if statistics is None or not statistics.has_null_count:
-            return None
-        ids += part.num_rows - statistics.null_count
-    return ids
-
-
-def seq_bounds(opened: pq.ParquetFile, group: int) -> tuple[int, int] | None:
-    """The lowest and highest sequence of a row group; None without statistics."""
-    column = opened.schema_arrow.get_field_index("seq")
-    statistics = opened.metadata.row_group(group).column(column).statistics
-    return (
-        (statistics.min, statistics.max)
-        if statistics is not None and statistics.has_min_max
-        else None
-    )
 
 
 def unreadable_error(file: DataFile, error: Exception) -> RetentionError:

@@ -14,14 +14,8 @@ from retention.core.inventory import DataFile, ReadCount, SeqRanges
 from retention.core.seq_ranges import in_ranges, ranges_in, union_of_ranges
 from retention.datafile.copied_groups import CopiedGroups, copied_groups, write_parts
 from retention.datafile.deadline_writer import TableBuffer, write_by_deadline
-from retention.datafile.parquet import (
-    ROW_GROUP_ROWS,
-    compressed_bytes,
-    describe,
-    open_messages,
-    seq_bounds,
-    unreadable_error,
-)
+from retention.datafile.footers import compressed_bytes, seq_bounds
+from retention.datafile.parquet import ROW_GROUP_ROWS, describe, open_messages, unreadable_error
 from retention.datafile.row_groups import COLUMNS, with_time
 from retention.schemas.files import FileStats
 from retention.storage.crash_points import Step, reached

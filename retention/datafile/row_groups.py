@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 from retention.core.inventory import DataFile
 from retention.core.message_rows import time_of
 from retention.core.seq_ranges import visible_rows
+from retention.datafile.footers import seq_bounds
 from retention.datafile.parquet import (
     SMALL_BYTES,
     in_sequence_order,
     open_all_messages,
     open_messages,
     read_columns,
-    seq_bounds,
     unreadable_error,
 )
 from retention.schemas.messages import FILE_COLUMNS

@@ -164,7 +164,7 @@ def _settled_outcome(table: OpenedTable, intent: Record, error: RetentionError) 
         RetentionError: the error, if the run has not committed, or none can tell yet.
     """
     try:
-        settle(table, own=intent.run)
+        settle(table, failed=intent.run)
         outcome = table.history.done(intent.run)
     except RetentionError as unsettled:
         raise access_of(table).unsettled(intent, error) from unsettled
@@ -184,12 +184,12 @@ def settle_interrupted(table: OpenedTable) -> None:
             pass
 
 
-def settle(table: OpenedTable, own: str | None = None) -> None:
+def settle(table: OpenedTable, failed: str | None = None) -> None:
     """Give every interrupted run its outcome, and delete the files of those that did not commit.
 
     Args:
         table: the table, whose lease is held.
-        own: a run of this process, which commits nothing later.
+        failed: a run of this process, which commits nothing later.
 
     Raises:
         RefusedError: a newer release made a run of an unknown kind.
@@ -197,7 +197,7 @@ def settle(table: OpenedTable, own: str | None = None) -> None:
     """
     for intent in table.history.interrupted():
         if isinstance(intent, TableRun):
-            if intent.run != own:
+            if intent.run != failed:
                 access_of(table).exclude(table, intent)
             outcome = access_of(table).settled(table, intent)
             if outcome.status == ABANDONED:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from retention.core import kv
 from retention.core.inventory import DataFile, ReadCount
-from retention.datafile import parquet
+from retention.datafile import footers, parquet
 from retention.datafile.row_groups import rows_in_order
 from retention.datafile.subject_digest import digest_at, pack_deletions, unpack_deletions
 from retention.schemas.files import DELETIONS
@@ -38,7 +38,7 @@ def find_deletions(file: DataFile) -> tuple[pa.Table, ReadCount]:
     deletions = pa.concat_tables([DELETIONS.empty_table(), *groups])
     with files.if_writable():
         _keep(file, deletions)
-    read = parquet.compressed_bytes(parquet.open_messages(file), _LOOKED_AT)
+    read = footers.compressed_bytes(parquet.open_messages(file), _LOOKED_AT)
     return deletions, ReadCount(1, read)
 
 
