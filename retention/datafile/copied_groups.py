@@ -19,9 +19,9 @@ from retention.datafile.parquet import (
     ROW_GROUP_ROWS,
     open_bytes,
     parquet_writer,
-    seq_bounds,
     unreadable_error,
 )
+from retention.datafile.row_groups import seq_bounds
 from retention.schemas.messages import FILE_COLUMNS
 from retention.storage import files
 from retention.storage.crash_points import Step, reached

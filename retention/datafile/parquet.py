@@ -385,17 +385,6 @@ def _ids_in(opened: pq.ParquetFile) -> int | None:
     return ids
 
 
-def seq_bounds(opened: pq.ParquetFile, group: int) -> tuple[int, int] | None:
-    """The lowest and highest sequence of a row group; None without statistics."""
-    column = opened.schema_arrow.get_field_index("seq")
-    statistics = opened.metadata.row_group(group).column(column).statistics
-    return (
-        (statistics.min, statistics.max)
-        if statistics is not None and statistics.has_min_max
-        else None
-    )
-
-
 def unreadable_error(file: DataFile, error: Exception) -> RetentionError:
     """The error for an unreadable data file: the storage's error if the storage failed."""
     if isinstance(error, StorageError):

@@ -19,10 +19,9 @@ from retention.datafile.parquet import (
     compressed_bytes,
     describe,
     open_messages,
-    seq_bounds,
     unreadable_error,
 )
-from retention.datafile.row_groups import COLUMNS, with_time
+from retention.datafile.row_groups import COLUMNS, seq_bounds, with_time
 from retention.schemas.files import FileStats
 from retention.storage.crash_points import Step, reached
 from retention.storage.row_groups.stored_group import StoredGroup

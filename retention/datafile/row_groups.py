@@ -19,7 +19,6 @@ from retention.datafile.parquet import (
     open_all_messages,
     open_messages,
     read_columns,
-    seq_bounds,
     unreadable_error,
 )
 from retention.schemas.messages import FILE_COLUMNS
@@ -73,6 +72,17 @@ def with_time(rows: pa.Table) -> pa.Table:
     """Rows with `COLUMNS` in shape `FILE_COLUMNS`, with `time` derived from `ts_ns`."""
     timed = rows.append_column("time", time_of(rows["ts_ns"]))
     return timed.select(FILE_COLUMNS.names).cast(FILE_COLUMNS)
+
+
+def seq_bounds(opened: pq.ParquetFile, group: int) -> tuple[int, int] | None:
+    """The lowest and highest sequence of a row group; None without statistics."""
+    column = opened.schema_arrow.get_field_index("seq")
+    statistics = opened.metadata.row_group(group).column(column).statistics
+    return (
+        (statistics.min, statistics.max)
+        if statistics is not None and statistics.has_min_max
+        else None
+    )
 
 
 def has_ordered_groups(opened: pq.ParquetFile) -> bool:
