@@ -49,10 +49,14 @@ def spare_plugins() -> None:
 
 
 def return_memory() -> None:
-    """Let deltalake return memory to the system at once, for a process that goes on for days.
+    """Let Arrow and deltalake return memory to the system at once, for a process that goes on for days.
 
-    Its allocator keeps freed pages, of eight arenas, until later allocations find them due; a followed stream has a
-    checkpoint written in every ten commits, larger each time. Call this before deltalake is loaded; a variable that is
-    set already stays.
+    Arrow's own allocator keeps several times what a commit of a large table takes for a moment. That of deltalake,
+    which writes a checkpoint after every ten commits, larger each time, keeps freed pages of eight arenas. Call this
+    before deltalake is loaded; variables that the user has set stay.
     """
+    import pyarrow as pa
+
+    if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
+        pa.set_memory_pool(pa.system_memory_pool())
     os.environ.setdefault("_RJEM_MALLOC_CONF", "narenas:1,dirty_decay_ms:0,muzzy_decay_ms:0")
