@@ -39,6 +39,7 @@ from retention.stores.table_format import Inspection
 from retention.verify.erasure_reports import damaged_reports
 from retention.verify.finding import Check, Damage, ledger_damages
 from retention.verify.removed import removed_sequences
+from retention.verify.runs import RecordedRuns
 
 RESTORE_RECORD = "restore it from a copy of the warehouse"
 
@@ -57,28 +58,18 @@ class StreamToVerify:
         """Its run history."""
         return history_of(self.opened.warehouse, self.opened.name)
 
-    @cached_property
+    @property
     def outcomes(self) -> list[RunRecord]:
         """The outcomes of its runs, newest first.
 
         Raises:
             DamagedError: a record is damaged.
         """
-        return self._records[1]
-
-    @property
-    def _counting(self) -> list[RunRecord]:
-        """The records of the runs that committed, or may have: those without an outcome among them."""
-        under_way, outcomes = self._records
-        return [*under_way, *(record for record in outcomes if record.may_count)]
+        return self._runs.outcomes
 
     @cached_property
-    def _records(self) -> tuple[list[RunRecord], list[RunRecord]]:
-        # Intents are read first: a run that ends meanwhile has both.
-        under_way = [
-            intent for run in self.history.unfinished() if (intent := self.history.begun(run))
-        ]
-        return under_way, list(self.history.outcomes())
+    def _runs(self) -> RecordedRuns:
+        return RecordedRuns.of(self.history)
 
     @cached_property
     def runs_in_log(self) -> dict[int, frozenset[str]]:
@@ -107,7 +98,9 @@ class StreamToVerify:
         Runs before a restore from an archive, or before a repair of sequences, say nothing about the present files.
         """
         undone = {
-            record.undoes for record in self._counting if isinstance(record, Undone | TableUndone)
+            record.undoes
+            for record in self._runs.counting
+            if isinstance(record, Undone | TableUndone)
         }
         return [
             record
@@ -122,7 +115,7 @@ class StreamToVerify:
         return max(
             (
                 record.run
-                for record in self._counting
+                for record in self._runs.counting
                 if isinstance(record, RestoredRun | SequencesRepaired)
             ),
             default="",

@@ -15,6 +15,7 @@ from retention.storage import files
 from retention.tables.erasures import rewritten_records
 from retention.tables.opened import OpenedTable
 from retention.tables.records import read_digests
+from retention.verify.runs import RecordedRuns
 
 FROM_COPY = "restore the file from a copy of the table"
 
@@ -41,22 +42,18 @@ class TableToVerify:
         """
         return {path: sha for path, sha in read_digests(self.table).items() if path in self.adds}
 
-    @cached_property
+    @property
     def outcomes(self) -> list[RunRecord]:
         """The outcomes of its runs, newest first.
 
         Raises:
             DamagedError: a record of the run history is damaged.
         """
-        return self._records[1]
+        return self._runs.outcomes
 
     @cached_property
-    def _records(self) -> tuple[list[RunRecord], list[RunRecord]]:
-        """The intents without an outcome, which may have committed, and the outcomes, newest first."""
-        # Intents are read first: a run that ends meanwhile has both.
-        history = self.table.history
-        begun = [intent for run in history.unfinished() if (intent := history.begun(run))]
-        return begun, list(history.outcomes())
+    def _runs(self) -> RecordedRuns:
+        return RecordedRuns.of(self.table.history)
 
     @cached_property
     def rewritten(self) -> Mapping[tuple[str, str], str]:
@@ -76,9 +73,7 @@ class TableToVerify:
     @property
     def standing(self) -> list[TableApplied]:
         """The passes that are not undone, newest first."""
-        under_way, outcomes = self._records
-        counting = [*under_way, *(each for each in outcomes if each.may_count)]
-        undone = {each.undoes for each in counting if isinstance(each, TableUndone)}
+        undone = {each.undoes for each in self._runs.counting if isinstance(each, TableUndone)}
         return [each for each in self.passes if each.run not in undone]
 
     def location_of(self, path: str) -> str:

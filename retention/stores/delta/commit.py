@@ -102,8 +102,9 @@ class CommitAttempt:
         An erasure deletes the log before a checkpoint. If rivals committed since the base was read, their entries are
         deleted, too, and an entry in the place of one is ignored. An entry before the erasure is deleted itself.
         """
-        base, entry = (version_token_of(self.layout, each) for each in (version, version + 1))
-        if base is None and entry is not None:
+        if version_token_of(self.layout, version) is not None:
+            return
+        if version_token_of(self.layout, version + 1) is not None:
             raise CommitUnknownError(
                 f"stream {self.layout.stream}: the log was deleted up to version {version} while version {version + 1} "
                 "was written, so it is unknown whether this commit happened; look at the stream, delete no file"
