@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.contenders import load
 from benchmarks.contenders.contender import Contender
-from benchmarks.data import survivors, table_figures
+from benchmarks.data import table_figures
 from benchmarks.meter import Watch, measure
 from benchmarks.spark_stages import shuffled_bytes
 from benchmarks.tasks import COMPACT_NAMES, Task
@@ -47,9 +47,8 @@ def run(contender: Contender, source: Path, place: Path, task: Task) -> dict[str
         with Watch() as watch:
             cost = measure(lambda: contender.run(place, task))
         shuffled = None if before is None else (shuffled_bytes() or 0) - before
-        files = contender.files(place)
-        messages, seq_sum = survivors(files)
-        compacted = table_figures(files) if task.name in COMPACT_NAMES else {}
+        messages, seq_sum = contender.survivors(place)
+        compacted = table_figures(contender.files(place)) if task.name in COMPACT_NAMES else {}
     finally:
         shutil.rmtree(place)
     found = {"messages": messages, "seq_sum": seq_sum, "peaks": watch.peaks(), "shuffled": shuffled}

@@ -8,6 +8,7 @@ from benchmarks.contenders.contender import Contender
 
 WHERE = {
     "ours": "ours:Local",
+    "ours+vectors": "ours:LocalWithVectors",
     "ours-spark": "ours_on_spark:OnSpark",
     "ours-spark-cluster": "ours_on_cluster:OnCluster",
     "deltalake": "delta_rs:ByTime",

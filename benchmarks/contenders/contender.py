@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from benchmarks.data import copy_as_flat_table, copy_warehouse, messages_of
+from benchmarks.data import copy_as_flat_table, copy_warehouse, messages_of, survivors
 from benchmarks.tasks import NAMES, TTL_NAMES, Task
 
 ROW_GROUP_ROWS = 131_072
@@ -40,6 +40,10 @@ class Contender(ABC):
     @abstractmethod
     def files(self, place: Path) -> list[Path]:
         """The live data files after the work."""
+
+    def survivors(self, place: Path) -> tuple[int, int]:
+        """The number of messages after the work, and the sum of their sequences."""
+        return survivors(self.files(place))
 
 
 class DeltaContender(Contender):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+from deltalake import DeltaTable, TableFeatures
+
 import retention
 from benchmarks.contenders.contender import DeltaContender
-from benchmarks.data import copy_warehouse, ttl_settings, write_config
-from benchmarks.tasks import ALL_NAMES, COMPACT_NAMES, STREAM, Task
+from benchmarks.data import copy_warehouse, messages_of, ttl_settings, write_config
+from benchmarks.tasks import ALL_NAMES, COMPACT_NAMES, NAMES, STREAM, TTL_NAMES, Task
 from retention.engines.select import EngineName
 
 _AGE_NS = 30 * 86_400 * 10**9
@@ -45,3 +47,23 @@ class Local(DeltaContender):
         (outcome,) = warehouse.apply([STREAM], as_of=as_of_ns)
         if outcome.error is not None:
             raise outcome.error
+
+
+class LocalWithVectors(Local):
+    """The same on a table with deletion vectors."""
+
+    tasks = (*NAMES, *TTL_NAMES)
+
+    def place(self, source: Path, target: Path, task: Task) -> None:
+        super().place(source, target, task)
+        table = DeltaTable(messages_of(target))
+        table.alter.add_feature(
+            TableFeatures.DeletionVectors, allow_protocol_versions_increase=True
+        )
+        table.alter.set_table_properties({"delta.enableDeletionVectors": "true"})
+
+    def survivors(self, place: Path) -> tuple[int, int]:
+        """The number of messages that vectors leave, and the sum of their sequences."""
+        stream = retention.open_warehouse(place, engine=self.engine).stream(STREAM)
+        columns = [table["seq"].to_numpy() for table in stream.messages()]
+        return sum(map(len, columns)), sum(int(column.sum()) for column in columns)

