@@ -4,47 +4,59 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import logging
 import os
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.comparing import choices, say
 from benchmarks.contenders import load
-from benchmarks.contenders.contender import DeltaContender
+from benchmarks.contenders.contender import Contender
 from benchmarks.data import make_table, messages_of
 from benchmarks.meter import measure
-from benchmarks.tasks import Size, Task, task
+from benchmarks.tasks import TTL_NAMES, Size, Task, task
 from benchmarks.ttl import make_ttl_table, ttl_task
 from retention.datafile.parquet import parquet_writer
 from retention.schemas.messages import RULE_COLUMNS
 
-TASKS = ("drop", "ttl-grouped", "ttl")
+PEERS = {
+    "drop": "deltalake-partition",
+    "ttl-grouped": "deltalake",
+    "ttl": "deltalake",
+    "cut": "pyiceberg",
+    "last-many": "duckdb",
+}
+"""Piece of work → the contender beside it."""
 
 
-def compare(name: str, size: Size, directory: Path, peers: Iterable[str], runs: int) -> list[str]:
-    """Lines of a Markdown table: this engine, its floor, and peers on one piece of work, in turns."""
-    asked = task(name, size, 0) if name == "drop" else ttl_task(name, size)
+def compare(name: str, size: Size, directory: Path, peer: str, runs: int) -> list[str]:
+    """Lines of a Markdown table: this engine, its floor, and a peer on one piece of work, in turns."""
+    asked = ttl_task(name, size) if name in TTL_NAMES else task(name, size, 0)
     source = directory / name
-    if name == "drop":
-        make_table(source, size, size.subjects)
-    else:
+    if name in TTL_NAMES:
         make_ttl_table(source, size, asked)
-    contenders = {each: load(each) for each in ("ours", *peers)}
-    costs: dict[str, list[float]] = {each: [] for each in (*contenders, "floor")}
-    for number in range(runs + 1):
-        place = directory / f"{name}-{number}"
-        for each, contender in contenders.items():
-            spent = _run(contender, source, place / each, asked)
-            costs[each] += [spent] if number else []
-        spent = _spent(floor_of(place / "ours", source, place / "floor", asked))
-        costs["floor"] += [spent] if number else []
+    else:
+        make_table(source, size, size.many_subjects if asked.table == "many" else size.subjects)
+    costs: dict[str, list[float]] = {"ours": [], peer: [], "floor": []}
+    with _opened("ours") as ours, _opened(peer) as other:
+        for number in range(runs + 1):
+            place = directory / f"{name}-{number}"
+            spent = {
+                "ours": _run(ours, source, place / "ours", asked),
+                peer: _run(other, source, place / peer, asked),
+                "floor": _spent(floor_of(place / "ours", source, place / "floor", asked)),
+            }
+            for each in costs if number else ():
+                costs[each].append(spent[each])
     medians = {each: statistics.median(spent) for each, spent in costs.items()}
     return [
         f"| `{name}` | {each} | {median * 1_000:.1f} | {median / medians['floor']:.2f} |"
@@ -52,8 +64,20 @@ def compare(name: str, size: Size, directory: Path, peers: Iterable[str], runs: 
     ]
 
 
+@contextmanager
+def _opened(name: str) -> Iterator[Contender]:
+    contender = load(name)
+    contender.open()
+    try:
+        yield contender
+    finally:
+        contender.close()
+
+
 def floor_of(done: Path, source: Path, place: Path, asked: Task) -> Callable[[], None]:
     """What a pass has to do at least: decode and encode the rows that stay in its new data files, and write its files.
+
+    For the last message of each subject, also find its sequence.
 
     Args:
         done: a warehouse after a pass of this engine.
@@ -67,12 +91,15 @@ def floor_of(done: Path, source: Path, place: Path, asked: Task) -> Callable[[],
         path for path in new if path.is_relative_to(messages_of(done)) and path.suffix == ".parquet"
     ]
     others = [path.read_bytes() for path in new if path not in data]
+    stays = pa.concat_arrays([_seqs(path) for path in data])
     replaced = sorted({each for path in data for each in _replaced(path, source, done)})
     place.mkdir(parents=True)
 
     def work() -> None:
+        if asked.kind == "last":
+            _last_of_each(sorted(messages_of(source).rglob("segment=*/*.parquet")))
         for number, file in enumerate(replaced):
-            _rewrite(file, place / f"data-{number}", asked)
+            _rewrite(file, place / f"data-{number}", stays)
         for number, content in enumerate(others):
             _write(place / f"other-{number}", partial(_Digesting.write, content=content))
 
@@ -81,15 +108,26 @@ def floor_of(done: Path, source: Path, place: Path, asked: Task) -> Callable[[],
 
 def _replaced(copy: Path, source: Path, done: Path) -> list[Path]:
     """The files of a segment before the pass that have a message of a new file."""
-    first = pq.read_table(copy, columns=["seq"], partitioning=None)["seq"][0]
+    first = _seqs(copy)[0]
     files = (source / copy.parent.relative_to(done)).glob("*.parquet")
-    read = {file: pq.read_table(file, columns=["seq"], partitioning=None) for file in files}
-    return [file for file, rows in read.items() if pc.any(pc.equal(rows["seq"], first)).as_py()]
+    return [file for file in files if pc.any(pc.equal(_seqs(file), first)).as_py()]
 
 
-def _rewrite(file: Path, target: Path, asked: Task) -> None:
+def _seqs(file: Path) -> pa.Array:
+    return pq.read_table(file, columns=["seq"], partitioning=None)["seq"].combine_chunks()
+
+
+def _last_of_each(files: list[Path]) -> None:
+    """The highest sequence of each subject in some files."""
+    columns = ["subject", "seq"]
+    pq.read_table(files, columns=columns, partitioning=None, use_threads=False).group_by(
+        "subject", use_threads=False
+    ).aggregate([("seq", "max")])
+
+
+def _rewrite(file: Path, target: Path, stays: pa.Array) -> None:
     rows = pq.read_table(file, partitioning=None, use_threads=False)
-    kept = rows.filter(pc.greater(rows[asked.column], asked.limit))
+    kept = rows.filter(pc.is_in(rows["seq"], value_set=stays))
 
     def encode(sink: _Digesting) -> None:
         with parquet_writer(sink) as writer:
@@ -130,13 +168,11 @@ def _write(target: Path, encode: Callable[[_Digesting], object]) -> None:
     os.close(folder)
 
 
-def _run(contender: object, source: Path, place: Path, asked: Task) -> float:
-    if not isinstance(contender, DeltaContender):
-        raise TypeError(f"{contender} works on no Delta table")
+def _run(contender: Contender, source: Path, place: Path, asked: Task) -> float:
     contender.place(source, place, asked)
     spent = _spent(lambda: contender.run(place, asked))
-    if not messages_of(place).exists():
-        raise RuntimeError(f"{place}: the table is gone")
+    if not contender.files(place):
+        raise RuntimeError(f"{place}: no data files remain")
     return spent
 
 
@@ -151,15 +187,16 @@ def main() -> int:
     parser.add_argument("--messages", type=int, default=20_000, help="in each segment")
     parser.add_argument("--segments", type=int, default=12)
     parser.add_argument("--runs", type=int, default=5, help="that are counted")
-    parser.add_argument("--only", type=choices(TASKS), default=TASKS)
+    parser.add_argument("--only", type=choices(tuple(PEERS)), default=tuple(PEERS))
     options = parser.parse_args()
-    size = Size(options.messages, options.segments, 2_000, 2_000)
+    size = Size(options.messages, options.segments, 2_000, options.messages * options.segments // 3)
+    logging.getLogger("pyiceberg").setLevel(logging.ERROR)
     print("| task | by | processor ms | times the floor |\n|---|---|---|---|")
     with tempfile.TemporaryDirectory(prefix="floors-") as directory:
         for name in options.only:
             say(name)
-            peer = "deltalake-partition" if name == "drop" else "deltalake"
-            print("\n".join(compare(name, size, Path(directory), [peer], options.runs)), flush=True)
+            lines = compare(name, size, Path(directory), PEERS[name], options.runs)
+            print("\n".join(lines), flush=True)
     return 0
 
 

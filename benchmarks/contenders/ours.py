@@ -19,7 +19,7 @@ _AGE_NS = 30 * 86_400 * 10**9
 class Local(DeltaContender):
     """Rows are read and written in this process."""
 
-    tasks = ALL_NAMES
+    tasks: tuple[str, ...] = ALL_NAMES
     engine: ClassVar[EngineName] = "local"
 
     def place(self, source: Path, target: Path, task: Task) -> None:

@@ -32,6 +32,8 @@ class HiddenRows:
     location: str
     """The location of the file with the vector."""
     offset: int
+    seqs: np.ndarray | None = None
+    """The sequences of the file's rows, in its order, if they are in memory."""
 
     def read(self) -> np.ndarray:
         """Ranges of the hidden sequences, one for each run of consecutive ones; shape (n, 2).
@@ -44,7 +46,7 @@ class HiddenRows:
     @cached_property
     def _ranges(self) -> np.ndarray:
         dead = read_stored(self.location, self.offset)
-        stored = _seqs(self.file)
+        stored = _seqs(self.file) if self.seqs is None else self.seqs
         if dead and dead.max() >= len(stored):
             raise DamagedError(
                 f"{self.location}: the deletion vector at offset {self.offset} hides row {dead.max():,} of "
@@ -77,12 +79,13 @@ def rewrite_or_hide(task: RewriteTask) -> RewriteResult:
 
 def _hide(task: RewriteTask, target: DataFile, place: VectorPlace) -> RewriteResult:
     """Write the vector of a file that loses rows, then read it back and describe the rows that it leaves."""
-    opened = open_messages(_whole(target))
-    dead = np.flatnonzero(in_ranges(_seqs(_whole(target)), task.with_ranges().gone))
+    opened, seqs = open_messages(_whole(target)), _seqs(_whole(target))
+    dead = np.flatnonzero(in_ranges(seqs, task.with_ranges().gone))
     write_stored(_location(target, place), BitMap64(dead))
+    hidden = HiddenRows(_whole(target), _location(target, place), place.offset, seqs)
     recorded = digest_at(task.source.digest_location).load()
     sha256 = None if recorded is None else recorded.sha256
-    described = describe(replace(hiding_rows(target), sha256=sha256))
+    described = describe(replace(target, hidden=hidden, sha256=sha256))
     reached(Step.ROWS_HIDDEN)
     cost = compressed_bytes(opened, ["seq"]) + compressed_bytes(opened, RULE_COLUMNS)
     return RewriteResult([described.stats], ReadCount(1, cost))
