@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 from retention.engine_port import Engine
 
@@ -30,6 +30,13 @@ class Engines:
         self._on_spark: Engine | None = None
         self._stack = ExitStack()
         self._lock = Lock()
+
+    @classmethod
+    def of_active_session(cls) -> Self:
+        """Engines that may use the active Spark session, and start none."""
+        from retention.engines.spark.session import active_session
+
+        return cls("local" if active_session() is None else None)
 
     def pick(self, setting: EngineName, bytes_to_read: int, local_limit: int) -> Engine:
         """The engine for one piece of work.

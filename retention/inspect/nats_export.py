@@ -28,9 +28,9 @@ from retention.formats.nats.backup import (
     RAW_ROWS,
     write_backup,
 )
-from retention.inspect.latest import last_seqs
 from retention.inspect.messages import columns_in_order
 from retention.inspect.state import FileContents, contents_of
+from retention.inspect.subject_count import count_subjects
 from retention.schemas.files import FILE_STATS
 from retention.storage import files
 from retention.storage.outputs import OutputKind, begins, check_output, is_stream
@@ -109,19 +109,18 @@ def _places(target: str) -> tuple[str, str]:
 
 def _written(opened: OpenedStream, archive: str, request: str) -> dict[str, Any]:
     """Write the request, then the archive, which appears once complete; return the state at its beginning."""
-    stored, counters = FILE_STATS.empty_table(), Counters()
+    stored, counters, subjects = FILE_STATS.empty_table(), Counters(), 0
     next_seq = next_seq_without_table(opened)
     if opened.store.exists():
         position = locate(opened)
         stored, next_seq = position.inventory.files, position.next_seq
+        subjects = count_subjects(opened, position.inventory)
         counters = position.snapshot.counters
     consumers = {
         record.consumer: {"config": record.config, "state": record.state.as_json()}
         for record in ConsumerTable(opened.root).live(counters)
     }
-    state = _state(
-        contents_of(stored, next_seq), len(last_seqs(opened.store, stored)), len(consumers)
-    )
+    state = _state(contents_of(stored, next_seq), subjects, len(consumers))
 
     def rows() -> Iterator[pa.Table]:
         messages = columns_in_order(opened.store, stored, RAW_ROWS.names)

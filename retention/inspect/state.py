@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,6 +25,7 @@ from retention.erasure.record import ErasureRecord, Erasures
 from retention.errors import StorageError
 from retention.inspect.lag import NO_LAG, UNKNOWN_LAG, Lag, consumers_lag, stream_lag, topic_lag
 from retention.inspect.latest import last_seqs, pick_latest
+from retention.inspect.subject_count import count_subjects
 from retention.inspect.topic_state import TopicState, topic_state_of
 from retention.plan.ahead_of_clock import AheadOfClock
 from retention.plan.estimate_bounds import bounds_of
@@ -165,17 +165,16 @@ def _state_of(opened: OpenedStream, as_of_ns: int) -> State:
         return _empty(opened)
     position = locate(opened)
     files = position.inventory.files
-    last = last_seqs(opened.store, files)
     lag, ahead, overdue = _behind_and_ahead(opened, position.inventory, as_of_ns)
     return State(
         stream=opened.name,
         **vars(contents_of(files, position.next_seq)),
-        num_subjects=len(last),
+        num_subjects=count_subjects(opened, position.inventory),
         segments=files.group_by(["partition", "segment"]).aggregate([]).num_rows,
         lag=lag,
         format=opened.config.format,
         version=position.snapshot.version,
-        bucket=_bucket(opened, files, last),
+        bucket=_bucket(opened, files),
         forecast=ahead,
         removed_seq=position.inventory.counters.removed.get(PARTITION),
         overdue=overdue,
@@ -227,16 +226,17 @@ def _empty(opened: OpenedStream) -> State:
         lag=NO_LAG,
         format=opened.config.format,
         version=-1,
-        bucket=_bucket(opened, nothing, np.array([], np.int64)),
+        bucket=_bucket(opened, nothing),
         dropped=dropped_of(opened),
     )
 
 
-def _bucket(opened: OpenedStream, files: pa.Table, last: np.ndarray) -> BucketState | None:
-    """Count the keys of a bucket by the headers of their last messages, at the sequences `last`."""
+def _bucket(opened: OpenedStream, files: pa.Table) -> BucketState | None:
+    """Count the keys of a bucket by the headers of their last messages."""
     name = bucket_of(opened.name)
     if name is None:
         return None
+    last = last_seqs(opened.store, files)
     tables = pick_latest(opened.store, files, last, ("seq", "headers"))
     live = sum(pc.sum(pc.equal(kv.operations(rows["headers"]), kv.PUT)).as_py() for rows in tables)
     return BucketState(name, len(last), live, len(last) - live)

@@ -178,6 +178,22 @@ def test_what_consumers_leave_is_the_same_wherever_it_lies(
 
 
 @pytest.mark.usefixtures("spark")
+def test_subjects_are_counted_by_tasks_of_the_active_session(
+    laid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = copied(laid, tmp_path / "w", "auto", {"local_limit": "1B"}).stream("ORDERS")
+    in_memory = stream.state().num_subjects
+    monkeypatch.setattr(subject_shuffle, "HELD_BYTES", 0)
+    shuffles: list[int] = []
+    shuffle = SparkEngine.shuffle
+    monkeypatch.setattr(
+        SparkEngine, "shuffle", lambda *given: shuffles.append(1) or shuffle(*given)
+    )
+    assert stream.state().num_subjects == in_memory > 1
+    assert shuffles == [1]
+
+
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("limit", [1, 3])
 def test_subjects_dealt_out_among_tasks_change_no_plan(
     laid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: int

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from retention.core.units import HOUR
+from retention.inspect.subject_count import count_subjects
+from retention.planners import subject_shuffle
+from tests.support.sandboxes import NOW, opened
+
+SETTINGS = {"name": "ORDERS", "subjects": ["orders.>"]}
+
+
+@pytest.mark.parametrize("held", [0, 1 << 20])
+def test_subjects_are_counted_in_memory_and_by_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int
+) -> None:
+    monkeypatch.setattr(subject_shuffle, "HELD_BYTES", held)
+    monkeypatch.setattr(subject_shuffle, "BUCKET_BYTES", 1_000)
+    stream = opened(tmp_path, SETTINGS, segment_span="1m").stream("ORDERS")
+    choose = random.Random(5)
+    subjects = [f"orders.{choose.randrange(40)}" for _ in range(90)]
+    lines = [
+        json.dumps({"subject": subject, "data": "", "ts_ns": NOW + number * 10**10})
+        for number, subject in enumerate(subjects)
+    ]
+    for start in range(0, len(lines), 30):
+        stream.publish(lines[start : start + 30])
+    position = stream.opened.store.snapshot()
+    inventory = stream.opened.store.inventory(position)
+    assert inventory.files.num_rows > 10
+    assert count_subjects(stream.opened, inventory) == len({*subjects})
+    assert stream.state().num_subjects == len({*subjects})
+
+
+def test_a_table_without_files_has_no_subjects(tmp_path: Path) -> None:
+    stream = opened(tmp_path, SETTINGS | {"max_age": "1h"}, now_ns=NOW).stream("ORDERS")
+    stream.publish([json.dumps({"subject": "orders.1", "data": "", "ts_ns": NOW - 5 * HOUR})])
+    stream.plan().apply()
+    inventory = stream.opened.store.inventory(stream.opened.store.snapshot())
+    assert inventory.files.num_rows == 0
+    assert count_subjects(stream.opened, inventory) == 0
