@@ -51,6 +51,17 @@ for outcome in outcomes:
     assert outcome.error is None, outcome.error
 dropped = sum(outcome.value.header.segments.dropped for outcome in outcomes)
 """
+APPLY = """
+[outcome] = retention.api.warehouse.open_warehouse(place).apply(None, as_of=instant)
+assert outcome.error is None, outcome.error
+dropped = outcome.value.segments["dropped"]
+"""
+DELETE = f"""
+import deltalake
+before, processor = time.perf_counter(), time.process_time()
+table = deltalake.DeltaTable(place / "streams/BIG/messages")
+dropped = table.delete("segment < {10 * EACH}")["num_removed_files"]
+"""
 OPEN = """
 import deltalake
 before, processor = time.perf_counter(), time.process_time()
@@ -164,7 +175,7 @@ def _first(folder: Path, instant: int, runs: int) -> dict[str, float]:
     for _ in range(runs):
         forget(folder)
         told.append(measure(folder, instant, 1))
-    return {name: statistics.median(one[name] for one in told) for name in told[0]}
+    return _medians(told)
 
 
 def _by_segments(folder: Path, segments: int, runs: int) -> None:
@@ -176,6 +187,24 @@ def _by_segments(folder: Path, segments: int, runs: int) -> None:
     measure(folder, due["nothing, as an earlier pass found"], 1)
     for what, instant in due.items():
         _told(f"{segments:,}", what, measure(folder, instant, runs))
+    for what, work in (("removed", APPLY), ("deleted by deltalake, table opened", DELETE)):
+        removed = _on_copies(folder, due["ten segments"], runs, work)
+        _told(f"{segments:,}", f"ten segments, {what}", removed)
+
+
+def _on_copies(folder: Path, instant: int, runs: int, work: str) -> dict[str, float]:
+    """As `measure`, each time on a new copy."""
+    told = []
+    for number in range(runs):
+        copy = folder.with_name(f"{folder.name}-{number}")
+        shutil.copytree(folder, copy)
+        told.append(measure(copy, instant, 1, work))
+        shutil.rmtree(copy)
+    return _medians(told)
+
+
+def _medians(told: list[dict[str, float]]) -> dict[str, float]:
+    return {name: statistics.median(one[name] for one in told) for name in told[0]}
 
 
 def _by_streams(folder: Path, streams: int, runs: int) -> None:
