@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from types import TracebackType
@@ -289,7 +290,7 @@ def _library() -> tuple[Callable[..., dict[str, Any]], type[LibraryClient]]:
         from retention.nats.options import client_options
     except ModuleNotFoundError as error:
         raise UsageError(
-            f"a connection to NATS needs the package {error.name}, which is not installed here: pip install "
-            "'lake-retention[nats]'"
+            f"a connection to NATS needs the package {error.name}, which is not installed in {sys.prefix}: pip install "
+            "'lake-retention[nats]' there, and pack an environment of workers again"
         ) from error
     return client_options, LibraryClient

@@ -1,4 +1,4 @@
-"""A user's program with the format `nats`: a live stream is read by ranges, and followed by a streaming query."""
+"""A user's program with the format `nats`: a live stream is read by ranges, followed by a query, and copied."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import retention
 
 
 def main() -> None:
-    """Print the messages of a stream and their distinct sequences, and those that a query has written to Parquet."""
+    """Print the messages of a stream and their distinct sequences, as read, as written to Parquet, and as copied."""
     server, stream, folder = sys.argv[1:]
     spark = SparkSession.builder.getOrCreate()
     retention.register(spark)
@@ -22,6 +22,14 @@ def main() -> None:
     writer.start(f"{folder}/rows").awaitTermination()
     rows = spark.read.parquet(f"{folder}/rows")
     print("written", rows.count(), rows.select("seq").distinct().count())
+    copy = retention.open_warehouse(f"{folder}/retention.yaml").stream("COPY")
+    for _ in range(2):
+        copy.sync_frame(live.repartition(3))
+    query = reader.load(stream).writeStream.foreachBatch(copy.sync_sink())
+    query = query.option("checkpointLocation", f"{folder}/copying").trigger(availableNow=True)
+    query.start().awaitTermination()
+    seqs = [seq for table in copy.messages() for seq in table["seq"].to_pylist()]
+    print("copied", len(seqs), len(set(seqs)))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -79,6 +80,16 @@ def test_user_and_password(tmp_path: Path) -> None:
         assert count(settings_of(None, None, {**environment, "HOME": str(tmp_path)})) == COUNT
 
 
+def test_a_url_means_its_user_and_password_as_on_the_command_line(tmp_path: Path) -> None:
+    odd = f"{SECRET} #/@,?:"
+    with nats_process(tmp_path, f'authorization {{ user: "m@e", password: "{odd}" }}') as server:
+        right = f"nats://m%40e:{quote(odd, safe='')}@127.0.0.1:{server.port}"
+        fill(settings_of(right, None, {}))
+        assert count(settings_of(f"nats://127.0.0.1:1,{right}", None, {})) == COUNT
+        wrong = refusal(settings_of(right.replace("%23", "%24"), None, {}))
+        assert "refused user m@e (Authorization Violation)" in wrong
+
+
 def test_token(tmp_path: Path) -> None:
     with nats_process(tmp_path, f"authorization {{ token: {SECRET} }}") as server:
         right = context(tmp_path, url=server.url, token=SECRET)
@@ -86,6 +97,9 @@ def test_token(tmp_path: Path) -> None:
         assert count(right) == COUNT
         assert count(settings_of(f"nats://{SECRET}@127.0.0.1:{server.port}", None, {})) == COUNT
         assert "refused the token" in refusal(replace(right, token=SECRET + "x"))
+        assert "refused the token" in refusal(
+            settings_of(f"nats://{SECRET}x@127.0.0.1:{server.port}", None, {})
+        )
 
 
 def test_nkey(tmp_path: Path) -> None:
