@@ -33,6 +33,11 @@ _LOOK_EVERY_S = 0.05
 _PERMISSION = re.compile(
     r"Permissions Violation for (Publish|Subscription) to \"(\S+)\"", re.IGNORECASE
 )
+_LIMITS = {
+    "maximum subscriptions exceeded": "max_subscriptions to 2 or more",
+    "maximum payload violation": "max_payload to 1KB or more",
+}
+"""Refusals that no wait ends, and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +193,8 @@ class Connection:
             answer = await self.client.request(subject, payload, timeout=timeout_s)
         except nats.errors.NoRespondersError as error:
             raise self._nobody(subject) from error
+        except nats.errors.MaxPayloadError as error:
+            raise self._below_need("maximum payload violation") from error
         except TimeoutError as error:
             raise ServerError(
                 f"{self.server} did not answer to {subject} within {timeout_s:g} s; look at the server and the "
@@ -200,13 +207,16 @@ class Connection:
         return Message(answer.subject, answer.data, answer.headers)
 
     def check_permissions(self) -> None:
-        """Raise the server's last refusal of a subject, if there is one."""
+        """Raise the server's refusal of a subject, or of a request beyond a limit, if there is one."""
         while self._refusals:
             text = self._refusals.pop(0)
             missing = _PERMISSION.search(text)
             if missing:
                 self._refusals.clear()
                 raise self._no_permission(missing[1].lower(), missing[2])
+            if text.lower() in _LIMITS:
+                self._refusals.clear()
+                raise self._below_need(text.lower())
 
     async def back(self, within_s: float = BACK_WITHIN_S) -> None:
         """Wait until the lost connection is there again.
@@ -280,6 +290,12 @@ class Connection:
         return UsageError(
             f"{self.server} refused to {right} {'to ' if right == 'subscribe' else ''}{subject}: the user has no "
             f"permission; allow {right} on {subject}{hint}"
+        )
+
+    def _below_need(self, reason: str) -> UsageError:
+        return UsageError(
+            f"{self.server} refused it ({reason}): a limit of the server, the account or the user is lower than a "
+            f"reader needs; raise {_LIMITS[reason]}"
         )
 
 

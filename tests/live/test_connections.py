@@ -306,6 +306,40 @@ def test_an_account_without_jetstream(tmp_path: Path) -> None:
         assert "JetStream not enabled for account" in refusal(settings)
 
 
+@pytest.mark.parametrize(
+    ("of_the_account", "of_the_server", "sentence"),
+    [
+        ("limits: {max_subscriptions: 1},", "", "raise max_subscriptions to 2 or more"),
+        ("", "max_payload: 100", "raise max_payload to 1KB or more"),
+    ],
+)
+def test_a_limit_below_what_a_reader_needs_is_named_at_once(
+    tmp_path: Path, of_the_account: str, of_the_server: str, sentence: str
+) -> None:
+    users = (
+        f"accounts {{ A: {{ jetstream: enabled, %s users: [{{user: a, password: {SECRET}}}] }} }}"
+    )
+    with nats_process(tmp_path, users % "") as server:
+        fill(settings_of(f"nats://a:{SECRET}@127.0.0.1:{server.port}", None, {}))
+    with nats_process(tmp_path, f"{users % of_the_account}\n{of_the_server}") as server:
+        settings = settings_of(f"nats://a:{SECRET}@127.0.0.1:{server.port}", None, {})
+        assert sentence in refusal(settings)
+
+
+def test_a_stream_without_room_for_a_consumer_is_told_with_the_ways_out(tmp_path: Path) -> None:
+    with nats_process(tmp_path) as server, admin(server.url) as one:
+        one.create("ORDERS", max_consumers=1)
+        one.publish("ORDERS.a", [b"x"] * COUNT)
+        settings = settings_of(server.url, None, {})
+        config = {"durable_name": "app", "ack_policy": "explicit"}
+        one.api("CONSUMER.CREATE.ORDERS.app", {"stream_name": "ORDERS", "config": config})
+        sentence = refusal(settings, ServerError)
+        assert "raise max_consumers" in sentence
+        assert "nats consumer ls ORDERS" in sentence
+        one.api("CONSUMER.DELETE.ORDERS.app")
+        assert count(settings) == COUNT
+
+
 def test_servers_that_cannot_be_reached_are_named(tmp_path: Path) -> None:
     with nats_process(tmp_path) as server:
         two = f"nats://127.0.0.1:1,{server.url}"
