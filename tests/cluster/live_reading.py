@@ -7,6 +7,7 @@ import sys
 from pyspark.sql import SparkSession
 
 import retention
+from tests.support.streaming_queries import run_query
 
 
 def main() -> None:
@@ -17,17 +18,15 @@ def main() -> None:
     live = spark.read.format("nats").options(server=server, partitions=4).load(stream)
     print("read", live.count(), live.select("seq").distinct().count())
     reader = spark.readStream.format("nats").options(server=server, maxMessagesPerTrigger=400)
-    writer = reader.load(stream).writeStream.format("parquet").trigger(availableNow=True)
-    writer = writer.option("checkpointLocation", f"{folder}/checkpoint")
-    writer.start(f"{folder}/rows").awaitTermination()
+    writer = reader.load(stream).writeStream.format("parquet")
+    run_query(writer.option("checkpointLocation", f"{folder}/checkpoint"), f"{folder}/rows")
     rows = spark.read.parquet(f"{folder}/rows")
     print("written", rows.count(), rows.select("seq").distinct().count())
     copy = retention.open_warehouse(f"{folder}/retention.yaml").stream("COPY")
     for _ in range(2):
         copy.sync_frame(live.repartition(3))
     query = reader.load(stream).writeStream.foreachBatch(copy.sync_sink())
-    query = query.option("checkpointLocation", f"{folder}/copying").trigger(availableNow=True)
-    query.start().awaitTermination()
+    run_query(query.option("checkpointLocation", f"{folder}/copying"))
     seqs = [seq for table in copy.messages() for seq in table["seq"].to_pylist()]
     print("copied", len(seqs), len(set(seqs)))
 

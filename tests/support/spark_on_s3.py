@@ -27,6 +27,7 @@ from retention.storage import files
 from retention.storage.errors import storage_error
 from tests.support.laying import SECOND, START, File, Laid, held, lay
 from tests.support.nats_process import admin, nats_process
+from tests.support.streaming_queries import run_query
 
 NOW = START + 1_000 * SECOND
 LATER = 4_000_000_000 * SECOND
@@ -196,8 +197,7 @@ def copies(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
         user.publish("LIVE.2", [b"x" * 2] * 10)
         live = spark.readStream.format("nats").options(server=server.url, maxMessagesPerTrigger=4)
         query = live.load("LIVE").writeStream.foreachBatch(copy.sync_sink())
-        query = query.option("checkpointLocation", for_spark(f"{place}/checkpoint"))
-        query.trigger(availableNow=True).start().awaitTermination()
+        run_query(query.option("checkpointLocation", for_spark(f"{place}/checkpoint")))
         yield "query", seqs_of(copy)
         yield (
             "plans of copies",
