@@ -43,9 +43,10 @@ class LibraryClient(Client):
         """Collect the deliveries to a subscription, instead of handing them to the library."""
         return self.frames.collect(subscription._id, on_change)  # noqa: SLF001
 
-    def _parse_server_uri(self, connect_url: str) -> ParseResult:
+    @staticmethod
+    def _parse_server_uri(connect_url: str) -> ParseResult:
         """The URL with its credentials decoded, which the library sends as they are."""
-        return as_meant(super()._parse_server_uri(connect_url))
+        return as_meant(Client._parse_server_uri(connect_url))  # noqa: SLF001
 
     async def _process_connect_init(self) -> None:
         """Greet a server; a reason that came before it reset the connection is the error, not the reset."""

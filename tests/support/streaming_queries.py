@@ -12,7 +12,7 @@ from retention.api.log import Log
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming import DataStreamWriter
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 Way = Literal["foreachBatch", "format"]
 WAYS: tuple[Way, ...] = ("foreachBatch", "format")
