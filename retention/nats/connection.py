@@ -173,18 +173,26 @@ class Connection:
         while True:
             await self.back()
             losses = self.losses
-            self._disturbed.clear()
             asking = asyncio.ensure_future(self._ask_once(subject, payload, timeout_s))
-            disturbed = asyncio.ensure_future(self._disturbed.wait())
             try:
-                await asyncio.wait((asking, disturbed), return_when=asyncio.FIRST_COMPLETED)
-                self.check_permissions()
-                if asking.done() or self.losses == losses:
+                while not asking.done() and self.losses == losses:
+                    await self._done_or_disturbed(asking)
+                    self.check_permissions()
+                if asking.done():
                     return await asking
             finally:
-                for task in (asking, disturbed):
-                    task.cancel()
-                await asyncio.wait((asking, disturbed))
+                asking.cancel()
+                await asyncio.wait((asking,))
+
+    async def _done_or_disturbed(self, asking: asyncio.Future[Message]) -> None:
+        """Wait for an answer, a refusal or a loss; a server may say why it hangs up before it does."""
+        self._disturbed.clear()
+        disturbed = asyncio.ensure_future(self._disturbed.wait())
+        try:
+            await asyncio.wait((asking, disturbed), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            disturbed.cancel()
+            await asyncio.wait((disturbed,))
 
     async def _ask_once(self, subject: str, payload: bytes, timeout_s: float) -> Message:
         import nats.errors

@@ -9,6 +9,7 @@ import socket
 import socketserver
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -30,6 +31,7 @@ pytestmark = pytest.mark.live
 SECRET = "very-secret-word"  # noqa: S105
 COUNT = 3
 MIB = 1 << 20
+IDLE_S = 60.0
 PAGE = Path(__file__).parents[2] / "docs" / "connect-to-nats.md"
 PERMISSIONS = tuple(re.findall(r"^\| `(\$JS\S+)` \|", PAGE.read_text(), re.MULTILINE))
 """Subjects that a reader publishes to: its state, its consumer, the messages, the consumer's end; then a single message
@@ -363,6 +365,24 @@ def answering(handler: type[socketserver.BaseRequestHandler]) -> Iterator[int]:
             yield other.server_address[1]
         finally:
             other.shutdown()
+
+
+def test_a_connection_that_the_server_gave_up_while_nothing_was_asked_comes_back(
+    tmp_path: Path,
+) -> None:
+    """A commit, or tasks of Spark, may take longer than a server waits for the answer to its pings."""
+    with nats_process(tmp_path, 'debug: true\nping_interval: "1s"\nping_max: 1') as server:
+        settings = settings_of(server.url, None, {})
+        fill(settings)
+        with Connection.open(settings) as connection:
+            stream = RemoteStream(connection, "ORDERS")
+            assert stream.info().messages == COUNT
+            until = time.monotonic() + IDLE_S
+            while "Stale Client Connection" not in server.log.read_text():
+                assert time.monotonic() < until
+                time.sleep(0.1)
+            assert stream.info().messages == COUNT
+            assert connection.losses == 1
 
 
 def test_something_else_that_answers_at_the_port_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
