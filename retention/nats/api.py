@@ -13,6 +13,7 @@ INACTIVE_S = 30
 """The server deletes a consumer that nobody asked anything of for this long."""
 _NS = 10**9
 _NO_STREAM = 10059
+_MOST_CONSUMERS = 10026
 NO_MESSAGE = 10037
 _NO_JETSTREAM = (10076, 10039)
 
@@ -74,9 +75,12 @@ def _refusal(connection: Connection, request: str, error: dict[str, Any]) -> Ret
             f"{connection.server}: {text} (server error {code}); use an account with JetStream, or set the domain or "
             "the API prefix"
         )
-    refusal = ApiError(
-        f"{connection.server}: {request}: {text} (server error {code}); look at the stream and the server, then try "
-        "again"
-    )
+    remedy = "look at the stream and the server, then try again"
+    if code == _MOST_CONSUMERS:
+        remedy = (
+            "a sync needs a consumer while it runs: raise max_consumers of the stream or the account, delete a "
+            f"consumer (`nats consumer ls {stream}`), or make a mirror without that limit and sync it"
+        )
+    refusal = ApiError(f"{connection.server}: {request}: {text} (server error {code}); {remedy}")
     refusal.code = code
     return refusal

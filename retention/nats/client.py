@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
+from urllib.parse import ParseResult
 
 import nats.errors
 from nats.aio import client as library
@@ -14,6 +15,7 @@ from nats.aio.subscription import Subscription
 from retention.nats.collector import Collector
 from retention.nats.failures import HungUpError, NoCertificateError, NoTlsError
 from retention.nats.frames import FrameParser
+from retention.nats.urls import as_meant
 
 _HARMLESS = "returning true from eof_received() has no effect when using ssl"
 """A warning of asyncio at the end of each TLS connection of the library."""
@@ -40,6 +42,11 @@ class LibraryClient(Client):
     def collect(self, subscription: Subscription, on_change: Callable[[], None]) -> Collector:
         """Collect the deliveries to a subscription, instead of handing them to the library."""
         return self.frames.collect(subscription._id, on_change)  # noqa: SLF001
+
+    @staticmethod
+    def _parse_server_uri(connect_url: str) -> ParseResult:
+        """The URL with its credentials decoded, which the library sends as they are."""
+        return as_meant(Client._parse_server_uri(connect_url))  # noqa: SLF001
 
     async def _process_connect_init(self) -> None:
         """Greet a server; a reason that came before it reset the connection is the error, not the reset."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from types import TracebackType
@@ -32,6 +33,11 @@ _LOOK_EVERY_S = 0.05
 _PERMISSION = re.compile(
     r"Permissions Violation for (Publish|Subscription) to \"(\S+)\"", re.IGNORECASE
 )
+_LIMITS = {
+    "maximum subscriptions exceeded": "max_subscriptions to 2 or more",
+    "maximum payload violation": "max_payload to 1KB or more",
+}
+"""Refusals that no wait ends, and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -167,18 +173,26 @@ class Connection:
         while True:
             await self.back()
             losses = self.losses
-            self._disturbed.clear()
             asking = asyncio.ensure_future(self._ask_once(subject, payload, timeout_s))
-            disturbed = asyncio.ensure_future(self._disturbed.wait())
             try:
-                await asyncio.wait((asking, disturbed), return_when=asyncio.FIRST_COMPLETED)
-                self.check_permissions()
-                if asking.done() or self.losses == losses:
+                while not asking.done() and self.losses == losses:
+                    await self._done_or_disturbed(asking)
+                    self.check_permissions()
+                if asking.done():
                     return await asking
             finally:
-                for task in (asking, disturbed):
-                    task.cancel()
-                await asyncio.wait((asking, disturbed))
+                asking.cancel()
+                await asyncio.wait((asking,))
+
+    async def _done_or_disturbed(self, asking: asyncio.Future[Message]) -> None:
+        """Wait for an answer, a refusal or a loss; a server may say why it hangs up before it does."""
+        self._disturbed.clear()
+        disturbed = asyncio.ensure_future(self._disturbed.wait())
+        try:
+            await asyncio.wait((asking, disturbed), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            disturbed.cancel()
+            await asyncio.wait((disturbed,))
 
     async def _ask_once(self, subject: str, payload: bytes, timeout_s: float) -> Message:
         import nats.errors
@@ -187,6 +201,8 @@ class Connection:
             answer = await self.client.request(subject, payload, timeout=timeout_s)
         except nats.errors.NoRespondersError as error:
             raise self._nobody(subject) from error
+        except nats.errors.MaxPayloadError as error:
+            raise self._below_need("maximum payload violation") from error
         except TimeoutError as error:
             raise ServerError(
                 f"{self.server} did not answer to {subject} within {timeout_s:g} s; look at the server and the "
@@ -199,13 +215,16 @@ class Connection:
         return Message(answer.subject, answer.data, answer.headers)
 
     def check_permissions(self) -> None:
-        """Raise the server's last refusal of a subject, if there is one."""
+        """Raise the server's refusal of a subject, or of a request beyond a limit, if there is one."""
         while self._refusals:
             text = self._refusals.pop(0)
             missing = _PERMISSION.search(text)
             if missing:
                 self._refusals.clear()
                 raise self._no_permission(missing[1].lower(), missing[2])
+            if text.lower() in _LIMITS:
+                self._refusals.clear()
+                raise self._below_need(text.lower())
 
     async def back(self, within_s: float = BACK_WITHIN_S) -> None:
         """Wait until the lost connection is there again.
@@ -281,6 +300,12 @@ class Connection:
             f"permission; allow {right} on {subject}{hint}"
         )
 
+    def _below_need(self, reason: str) -> UsageError:
+        return UsageError(
+            f"{self.server} refused it ({reason}): a limit of the server, the account or the user is lower than a "
+            f"reader needs; raise {_LIMITS[reason]}"
+        )
+
 
 def _library() -> tuple[Callable[..., dict[str, Any]], type[LibraryClient]]:
     """The parts that need the client library; only a connection loads it."""
@@ -289,7 +314,7 @@ def _library() -> tuple[Callable[..., dict[str, Any]], type[LibraryClient]]:
         from retention.nats.options import client_options
     except ModuleNotFoundError as error:
         raise UsageError(
-            f"a connection to NATS needs the package {error.name}, which is not installed here: pip install "
-            "'lake-retention[nats]'"
+            f"a connection to NATS needs the package {error.name}, which is not installed in {sys.prefix}: pip install "
+            "'lake-retention[nats]' there, and pack an environment of workers again"
         ) from error
     return client_options, LibraryClient

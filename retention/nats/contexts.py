@@ -28,7 +28,9 @@ def read_context(name: str, environment: Mapping[str, str]) -> dict[str, Any]:
     directory = _directory(environment) / "context"
     path = directory / f"{name}.json"
     if ".." in name or os.sep in name:
-        raise UsageError(f"{name!r} is no name of a context: name one of {_names(directory)}")
+        raise UsageError(
+            f"{name!r} is no name of a context, but a path; name a context in {directory} ({_names(directory)})"
+        )
     try:
         values = json.loads(path.read_text())
     except FileNotFoundError:

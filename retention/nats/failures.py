@@ -10,6 +10,7 @@ import ssl
 
 from retention.errors import RetentionError, ServerError, UsageError
 from retention.nats.settings import ConnectionSettings
+from retention.nats.urls import identity_in
 
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNEXPECTED_MESSAGE")
 """Reasons of OpenSSL for an answer that is no TLS."""
@@ -100,7 +101,10 @@ def _identity(settings: ConnectionSettings) -> str:
             return f"{what} {value}"
     if settings.user_jwt:
         return "the JWT"
-    return "the token" if settings.token else "the connection without other credentials"
+    if settings.token:
+        return "the token"
+    in_urls = filter(None, map(identity_in, settings.servers))
+    return next(in_urls, "the connection without other credentials")
 
 
 def _tls_failure(settings: ConnectionSettings, error: ssl.SSLError) -> UsageError:

@@ -100,3 +100,7 @@ def _content(path: str, setting: str) -> bytes:
         raise UsageError(
             f"{setting} {path}: {error.strerror}; name a file that this user can read"
         ) from error
+    except ValueError as error:
+        raise UsageError(
+            f"{setting} {path!r} is no path of a file ({error}); name a file that this user can read"
+        ) from error

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
-from urllib.parse import SplitResult, urlsplit
 
 from retention.errors import UsageError
 from retention.nats.contexts import read_context, selected_context
+from retention.nats.urls import host_of, servers_in
 
 DEFAULT_SERVER = "nats://127.0.0.1:4222"
-DEFAULT_PORT = 4222
-_SCHEMES = ("nats", "tls")
 _FROM_ENVIRONMENT = {
     "NATS_URL": "url",
     "NATS_USER": "user",
@@ -29,6 +28,12 @@ _FROM_ENVIRONMENT = {
     "NATS_SOCKS_PROXY": "socks_proxy",
 }
 """Variables that the NATS command line takes, and the keys of a context that they replace."""
+_KINDS: Mapping[str, type[str] | type[bool]] = {
+    **dict.fromkeys(_FROM_ENVIRONMENT.values(), str),
+    **dict.fromkeys(("jetstream_domain", "jetstream_api_prefix", "inbox_prefix"), str),
+    "tls_first": bool,
+}
+_TOKENS = re.compile(r"[^\s.*>]+(\.[^\s.*>]+)*")
 _REFUSED = {
     "nsc": "export the user's credentials with `nsc generate creds`, and name that file as creds",
     "socks_proxy": "connect without a proxy, such as through a tunnel (`ssh -L`)",
@@ -72,7 +77,7 @@ class ConnectionSettings:
     def api(self) -> str:
         """The prefix of the JetStream API, without a dot at its end."""
         if self.api_prefix:
-            return self.api_prefix.rstrip(".")
+            return self.api_prefix
         return f"$JS.{self.domain}.API" if self.domain else "$JS.API"
 
     @property
@@ -96,6 +101,11 @@ def settings_of(
     Raises:
         UsageError: The context cannot be read, or asks for what this program cannot do.
     """
+    for what, given in (("the server's URL", server), ("the context's name", context)):
+        if given is not None and not given.strip():
+            raise UsageError(
+                f"{what} is empty, as if by an unset variable of a shell; give it, or leave the option out"
+            )
     name = context or (None if server else environment.get("NATS_CONTEXT"))
     if name is None and not server:
         name = selected_context(environment)
@@ -107,33 +117,31 @@ def settings_of(
     }
     if server:
         values["url"] = server
-    _refuse(values, f"context {name}" if name else "the environment")
-    return _settings(values)
-
-
-def host_of(url: str) -> str:
-    """Host and port of a URL, without credentials."""
-    parts = _split(url)
-    return f"{parts.hostname}:{parts.port or DEFAULT_PORT}"
+    where = f"context {name}" if name else "the environment"
+    _refuse(values, where)
+    return _settings(values, where)
 
 
 def _refuse(values: Mapping[str, Any], where: str) -> None:
     for key, remedy in _REFUSED.items():
         if values.get(key):
             raise UsageError(f"{where} sets {key}, which is not supported; {remedy}")
+    for key, kind in _KINDS.items():
+        if not isinstance(values.get(key) or kind(), kind):
+            shown = "true or false" if kind is bool else "a text"
+            raise UsageError(f"{where} sets {key} to something else than {shown}; correct it there")
 
 
-def _settings(values: Mapping[str, Any]) -> ConnectionSettings:
-    urls = (url.strip() for url in str(values.get("url") or DEFAULT_SERVER).split(","))
+def _settings(values: Mapping[str, Any], where: str) -> ConnectionSettings:
     settings = ConnectionSettings(
-        servers=tuple(_checked(url) for url in urls if url),
+        servers=servers_in(values.get("url") or DEFAULT_SERVER, where),
         tls_cert=_path(values, "cert"),
         tls_key=_path(values, "key"),
         tls_ca=_path(values, "ca"),
         tls_first=bool(values.get("tls_first")),
-        domain=_text(values, "jetstream_domain"),
-        api_prefix=_text(values, "jetstream_api_prefix"),
-        inbox_prefix=_text(values, "inbox_prefix"),
+        domain=_subject(values, "jetstream_domain", where),
+        api_prefix=_subject(values, "jetstream_api_prefix", where),
+        inbox_prefix=_subject(values, "inbox_prefix", where),
     )
     return _with_identity(settings, values)
 
@@ -154,30 +162,22 @@ def _with_identity(settings: ConnectionSettings, values: Mapping[str, Any]) -> C
     return replace(settings, token=_text(values, "token"))
 
 
-def _checked(url: str) -> str:
-    parts = _split(url)
-    if parts.scheme not in _SCHEMES or not parts.hostname:
-        shown = f"{parts.scheme}://{parts.hostname or ''}"
-        raise UsageError(
-            f"{shown} is no URL of a NATS server; give nats://HOST:PORT, or tls://HOST:PORT for TLS alone (several "
-            "with commas)"
-        )
-    return url if "://" in url else f"nats://{url}"
-
-
-def _split(url: str) -> SplitResult:
-    parts = urlsplit(url if "://" in url else f"nats://{url}")
-    try:
-        parts.port  # noqa: B018  (it is read lazily, and may not be a number)
-    except ValueError as error:
-        raise UsageError(
-            f"the URL of {parts.hostname} has no valid port; give nats://HOST:PORT"
-        ) from error
-    return parts
-
-
 def _text(values: Mapping[str, Any], key: str) -> str | None:
     return str(values[key]) if values.get(key) else None
+
+
+def _subject(values: Mapping[str, Any], key: str, where: str) -> str | None:
+    """The beginning of subjects, without a dot at its end: a space in it would end the connection without a reason."""
+    text = _text(values, key)
+    if text is None:
+        return None
+    prefix = text.removesuffix(".")
+    if not _TOKENS.fullmatch(prefix):
+        raise UsageError(
+            f"{where} sets {key} to {text!r}, which begins no subject: it has a blank, a wildcard or an empty token; "
+            "correct it there"
+        )
+    return prefix
 
 
 def _path(values: Mapping[str, Any], key: str) -> str | None:

@@ -72,16 +72,17 @@ def test_the_environment_runs_wherever_it_is_unpacked(
 ) -> None:
     archive = str(by_environment.options[1]).removesuffix("#environment")
     subprocess.run(["tar", "-xzf", archive, "-C", str(folder)], check=True)
-    code = "import retention.jobs.retain, retention, deltalake, pandas, sys; print(sys.prefix, retention, pandas)"
+    code = "import retention.jobs.retain, retention, deltalake, nkeys, nats.aio.client, pandas, sys"
+    check = "assert not {'pyspark', 'pytest'} & sys.modules.keys()"
     done = subprocess.run(
-        ["bin/python", "-c", f"{code}; assert not {{'pyspark', 'pytest'}} & sys.modules.keys()"],
+        ["bin/python", "-c", f"{code}; {check}; print(sys.prefix, retention, pandas)"],
         cwd=folder,
         env={"PATH": os.defpath},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count(str(folder)) == 3
 
 
@@ -134,7 +135,7 @@ def test_frames_are_appended_and_streamed_by_workers(
 ) -> None:
     configured(folder / "w", *STREAMS)
     done = cluster.submit(brought, APPENDING, folder / "w", "DELTA", "PARQUET")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-2:] == ["DELTA 80 80", "PARQUET 80 80"]
 
 
@@ -148,7 +149,7 @@ def test_messages_are_read_and_appended_again_by_workers(
             warehouse.stream(name.upper()).publish(lines(20, f"{name}.{part}"))
     unpack_for_the_driver(cluster, by_environment)
     done = cluster.submit(by_environment, READING, folder / "w", "DELTA", "PARQUET")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-2:] == ["DELTA 120 80", "PARQUET 120 80"]
 
 
@@ -159,14 +160,15 @@ def test_a_live_stream_is_read_and_followed_by_workers(
     unpack_for_the_driver(cluster, by_environment)
     (folder / "nats").mkdir()
     with nats_process(folder / "nats") as server, admin(server.url) as broker:
+        configured(folder, {"name": "COPY", "sync": {"server": server.url, "stream": "LIVE"}})
         broker.create("LIVE")
         broker.publish("LIVE.a", [b"%d" % number for number in range(1000)])
         for _ in range(2):
             done = cluster.submit(by_environment, LIVE, server.url, "LIVE", folder)
-            assert done.returncode == 0, done.stderr
+            assert done.returncode == 0, done.stdout + done.stderr
             held = broker.last_seq("LIVE")
-            expected = [f"read {held} {held}", f"written {held} {held}"]
-            assert done.stdout.splitlines()[-2:] == expected
+            expected = [f"{how} {held} {held}" for how in ("read", "written", "copied")]
+            assert done.stdout.splitlines()[-3:] == expected
             broker.publish("LIVE.b", [b"later"] * 50)
 
 
@@ -180,7 +182,7 @@ def test_sources_are_ingested_by_workers(cluster: Cluster, folder: Path, brought
     done = cluster.submit(
         brought, "ingest", *where, "--column", "payload=data", "--stream", "PARQUET"
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     assert "ingest: stored 50 messages (" in done.stdout
     assert sequences(folder / "w", "PARQUET") == list(range(1, 51))
 
@@ -199,7 +201,7 @@ def test_logs_of_acks_are_folded_by_workers(
     (folder / "acks.jsonl").write_text("\n".join(map(json.dumps, acks)), encoding="utf-8")
     where = ("--config", folder / "w" / "retention.yaml", "--stream", "DELTA")
     done = cluster.submit(brought, "fold", *where, "--log", folder / "acks.jsonl")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     assert "  all: 20 lines: 20 settle" in done.stdout
     [info] = opened(folder / "w", *STREAMS).stream("DELTA").consumers.list()
     assert info.ack_floor == {"consumer_seq": 20, "stream_seq": 20}

@@ -9,10 +9,12 @@ import socket
 import socketserver
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -29,6 +31,7 @@ pytestmark = pytest.mark.live
 SECRET = "very-secret-word"  # noqa: S105
 COUNT = 3
 MIB = 1 << 20
+IDLE_S = 60.0
 PAGE = Path(__file__).parents[2] / "docs" / "connect-to-nats.md"
 PERMISSIONS = tuple(re.findall(r"^\| `(\$JS\S+)` \|", PAGE.read_text(), re.MULTILINE))
 """Subjects that a reader publishes to: its state, its consumer, the messages, the consumer's end; then a single message
@@ -79,6 +82,16 @@ def test_user_and_password(tmp_path: Path) -> None:
         assert count(settings_of(None, None, {**environment, "HOME": str(tmp_path)})) == COUNT
 
 
+def test_a_url_means_its_user_and_password_as_on_the_command_line(tmp_path: Path) -> None:
+    odd = f"{SECRET} #/@,?:"
+    with nats_process(tmp_path, f'authorization {{ user: "m@e", password: "{odd}" }}') as server:
+        right = f"nats://m%40e:{quote(odd, safe='')}@127.0.0.1:{server.port}"
+        fill(settings_of(right, None, {}))
+        assert count(settings_of(f"nats://127.0.0.1:1,{right}", None, {})) == COUNT
+        wrong = refusal(settings_of(right.replace("%23", "%24"), None, {}))
+        assert "refused user m@e (Authorization Violation)" in wrong
+
+
 def test_token(tmp_path: Path) -> None:
     with nats_process(tmp_path, f"authorization {{ token: {SECRET} }}") as server:
         right = context(tmp_path, url=server.url, token=SECRET)
@@ -86,6 +99,9 @@ def test_token(tmp_path: Path) -> None:
         assert count(right) == COUNT
         assert count(settings_of(f"nats://{SECRET}@127.0.0.1:{server.port}", None, {})) == COUNT
         assert "refused the token" in refusal(replace(right, token=SECRET + "x"))
+        assert "refused the token" in refusal(
+            settings_of(f"nats://{SECRET}x@127.0.0.1:{server.port}", None, {})
+        )
 
 
 def test_nkey(tmp_path: Path) -> None:
@@ -292,6 +308,40 @@ def test_an_account_without_jetstream(tmp_path: Path) -> None:
         assert "JetStream not enabled for account" in refusal(settings)
 
 
+@pytest.mark.parametrize(
+    ("of_the_account", "of_the_server", "sentence"),
+    [
+        ("limits: {max_subscriptions: 1},", "", "raise max_subscriptions to 2 or more"),
+        ("", "max_payload: 100", "raise max_payload to 1KB or more"),
+    ],
+)
+def test_a_limit_below_what_a_reader_needs_is_named_at_once(
+    tmp_path: Path, of_the_account: str, of_the_server: str, sentence: str
+) -> None:
+    users = (
+        f"accounts {{ A: {{ jetstream: enabled, %s users: [{{user: a, password: {SECRET}}}] }} }}"
+    )
+    with nats_process(tmp_path, users % "") as server:
+        fill(settings_of(f"nats://a:{SECRET}@127.0.0.1:{server.port}", None, {}))
+    with nats_process(tmp_path, f"{users % of_the_account}\n{of_the_server}") as server:
+        settings = settings_of(f"nats://a:{SECRET}@127.0.0.1:{server.port}", None, {})
+        assert sentence in refusal(settings)
+
+
+def test_a_stream_without_room_for_a_consumer_is_told_with_the_ways_out(tmp_path: Path) -> None:
+    with nats_process(tmp_path) as server, admin(server.url) as one:
+        one.create("ORDERS", max_consumers=1)
+        one.publish("ORDERS.a", [b"x"] * COUNT)
+        settings = settings_of(server.url, None, {})
+        config = {"durable_name": "app", "ack_policy": "explicit"}
+        one.api("CONSUMER.CREATE.ORDERS.app", {"stream_name": "ORDERS", "config": config})
+        sentence = refusal(settings, ServerError)
+        assert "raise max_consumers" in sentence
+        assert "nats consumer ls ORDERS" in sentence
+        one.api("CONSUMER.DELETE.ORDERS.app")
+        assert count(settings) == COUNT
+
+
 def test_servers_that_cannot_be_reached_are_named(tmp_path: Path) -> None:
     with nats_process(tmp_path) as server:
         two = f"nats://127.0.0.1:1,{server.url}"
@@ -315,6 +365,24 @@ def answering(handler: type[socketserver.BaseRequestHandler]) -> Iterator[int]:
             yield other.server_address[1]
         finally:
             other.shutdown()
+
+
+def test_a_connection_that_the_server_gave_up_while_nothing_was_asked_comes_back(
+    tmp_path: Path,
+) -> None:
+    """A commit, or tasks of Spark, may take longer than a server waits for the answer to its pings."""
+    with nats_process(tmp_path, 'debug: true\nping_interval: "1s"\nping_max: 1') as server:
+        settings = settings_of(server.url, None, {})
+        fill(settings)
+        with Connection.open(settings) as connection:
+            stream = RemoteStream(connection, "ORDERS")
+            assert stream.info().messages == COUNT
+            until = time.monotonic() + IDLE_S
+            while "Stale Client Connection" not in server.log.read_text():
+                assert time.monotonic() < until
+                time.sleep(0.1)
+            assert stream.info().messages == COUNT
+            assert connection.losses == 1
 
 
 def test_something_else_that_answers_at_the_port_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,15 +12,13 @@ import pytest
 
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.stores.lease import lease
-from tests.live.test_sync_kills import COMMAND
+from tests.support.followers import Follower, wait_until
 from tests.support.nats_process import Admin, NatsProcess, admin, nats_process
 from tests.support.sandboxes import NOW, configured
 
 pytestmark = pytest.mark.live
 
 NAMES = ("FIRST", "SECOND", "THIRD")
-PATIENCE_S = 120.0
-"""A busy machine gives a follower little of its time."""
 
 
 @pytest.fixture
@@ -46,63 +43,23 @@ def warehouse(server: NatsProcess, tmp_path: Path) -> Warehouse:
     return open_warehouse(tmp_path / "retention.yaml")
 
 
-class Follower:
-    """`retention sync nats --follow` as a process, and its output in files."""
-
-    def __init__(self, folder: Path, *options: str) -> None:
-        self._out, self._err = folder / "out", folder / "err"
-        words = [COMMAND[0], "--config", str(folder / "retention.yaml"), *options]
-        with self._out.open("w") as out, self._err.open("w") as err:
-            self.process = subprocess.Popen(
-                [*words, "sync", "nats", "--follow"], stdout=out, stderr=err
-            )
-
-    @property
-    def said(self) -> str:
-        return self._err.read_text()
-
-    @property
-    def printed(self) -> str:
-        return self._out.read_text()
-
-    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
-        """Send a signal, and wait for the exit code."""
-        self.process.send_signal(how)
-        return self.wait()
-
-    def wait(self) -> int:
-        try:
-            return self.process.wait(PATIENCE_S)
-        finally:
-            self.process.kill()
-
-
 @pytest.fixture
 def follow(tmp_path: Path) -> Iterator[Callable[..., Follower]]:
     started: list[Follower] = []
 
     def start(*options: str) -> Follower:
-        started.append(Follower(tmp_path, *options))
+        started.append(Follower(tmp_path, "nats", options))
         return started[-1]
 
     yield start
     for each in started:
-        each.process.kill()
-        each.process.wait()
+        each.kill()
 
 
 def held(warehouse: Warehouse, name: str) -> int:
     """The last sequence that was copied."""
     store = warehouse.stream(name).opened.store
     return store.snapshot().counters.next_seq.get(0, 1) - 1 if store.exists() else 0
-
-
-def wait_until(holds: Callable[[], bool], follower: Follower) -> None:
-    until = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < until, follower.said
-        assert follower.process.poll() is None, follower.said
-        time.sleep(0.05)
 
 
 def test_a_failed_stream_is_told_at_once_and_stops_no_other(

@@ -42,6 +42,7 @@ from pathlib import Path
 import retention
 from retention.engines.spark.session import build_session
 from retention.ingest.sync.session import SyncOptions
+from tests.support.streaming_queries import run_query
 
 folder = Path(sys.argv[1])
 spark = build_session("query", java_options="{CHEAP_JAVA}")
@@ -51,8 +52,8 @@ live = spark.readStream.format("nats").options(
     server=sys.argv[2], failOnDataLoss="false", maxMessagesPerTrigger={MOST_READ}
 )
 sink = copy.sync_sink(SyncOptions(max_missed=10**9))
-writer = live.load(sys.argv[3]).writeStream.foreachBatch(sink).trigger(availableNow=True)
-writer.option("checkpointLocation", str(folder / "checkpoint")).start().awaitTermination()
+writer = live.load(sys.argv[3]).writeStream.foreachBatch(sink)
+run_query(writer.option("checkpointLocation", str(folder / "checkpoint")))
 """
 
 

@@ -166,6 +166,7 @@ def test_what_fails_once_changes_nothing_in_the_end(
 ) -> None:
     trial = trial_of(crew, name, format_)
     faults = list(trial.faults())
+    print(f"{name} on {format_}: {len(faults)} faults", flush=True)
     with ThreadPoolExecutor(WORKERS) as pool:
         wrongs = [wrong for found in pool.map(trial.wrongs, faults) for wrong in found]
     record_testsuite_property(f"faults-{name}-{format_}", len(faults))

@@ -26,6 +26,7 @@ from retention.engines.spark.live_offsets import (
 from retention.errors import RefusedError, UsageError
 from retention.nats.stream import RemoteStream
 from tests.support.nats_process import Admin, NatsProcess
+from tests.support.streaming_queries import run_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,8 +74,7 @@ class Query:
     def run(self, **options: Any) -> None:
         reader = self._spark.readStream.format("nats").options(**self._options, **options)
         writer = reader.load().writeStream.foreachBatch(self._take)
-        writer = writer.option("checkpointLocation", str(self._folder / "checkpoint"))
-        writer.trigger(availableNow=True).start().awaitTermination()
+        run_query(writer.option("checkpointLocation", str(self._folder / "checkpoint")))
 
     def _take(self, frame: DataFrame, number: int) -> None:
         self.batches[number] = frame.toArrow().to_pylist()

@@ -24,6 +24,7 @@ from tests.spark.test_nats_source import BLOCK, FORGOTTEN_AFTER_S, filled
 from tests.support.nats_process import Admin, NatsProcess
 from tests.support.recorded_stream import RecordedStream, messages
 from tests.support.sandboxes import configured
+from tests.support.streaming_queries import run_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,8 +46,7 @@ def query(spark: SparkSession, server: NatsProcess, copy: Stream, name: str, pla
     retention.register(spark)
     reader = spark.readStream.format("nats").options(server=server.url, maxMessagesPerTrigger=40)
     writer = reader.load(name).writeStream.foreachBatch(copy.sync_sink())
-    writer = writer.option("checkpointLocation", str(place)).trigger(availableNow=True)
-    writer.start().awaitTermination()
+    run_query(writer.option("checkpointLocation", str(place)))
 
 
 def assert_in_step(copy: Stream, remote: RemoteStream) -> None:

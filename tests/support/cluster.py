@@ -41,6 +41,8 @@ _PACKAGE = (sys.executable, "-c", "from retention.cli.main import main; main()",
 _ENDS_WITH_TESTS = ("setpriv", "--pdeathsig", "TERM") if which("setpriv") else ()
 """A prefix that terminates a process when this one is killed, if the system supports it."""
 _PATIENCE_S = 300
+_HANGS_S = 1_800
+"""The wait after which a submission counts as hanging, seconds; a busy machine gives it little of its time."""
 _ENDS_WITHIN = 20
 _MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = "Successfully registered with master"
@@ -180,6 +182,8 @@ class Cluster:
     ) -> subprocess.CompletedProcess[str]:
         """Submit a job, and wait for its end.
 
+        `spark-submit` prints on its standard output what Python writes to either.
+
         Args:
             brought: the shipped parts.
             job: as in `command`.
@@ -194,6 +198,7 @@ class Cluster:
             capture_output=True,
             text=True,
             check=False,
+            timeout=_HANGS_S,
         )
 
     def _start(

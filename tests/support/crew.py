@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import json
 import os
@@ -15,6 +16,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 WORKERS = 2
+HANGS_S = 600.0
+"""The time after which a case counts as hanging, seconds: its process says where, and ends."""
 
 
 class Crew:
@@ -58,6 +61,7 @@ def serve(carry_out: Callable[[dict[str, Any]], None]) -> None:
     for line in sys.stdin:
         pid = os.fork()
         if not pid:
+            faulthandler.dump_traceback_later(HANGS_S, exit=True)
             try:
                 carry_out(json.loads(line))
             except BaseException:

@@ -26,7 +26,8 @@ from apache_iggy import (
 PROGRAM = os.environ.get("IGGY_SERVER", "")
 USER, PASSWORD = "iggy", "a password that no output shows"
 STREAM = "shop"
-_CREATE_TOPIC, _DELETE_SEGMENTS, _STORE_OFFSET, _CREATE_TOKEN = 302, 503, 121, 42
+_CREATE_TOPIC, _DELETE_TOPIC, _PURGE_TOPIC, _DELETE_SEGMENTS = 302, 303, 305, 503
+_STORE_OFFSET, _CREATE_TOKEN = 121, 42
 _START_S = _STOP_S = 600.0
 _OTHERS = {name: value for name, value in os.environ.items() if not name.startswith("IGGY_")}
 """The environment of the server, which refuses variables of this prefix that it does not know."""
@@ -111,6 +112,12 @@ class IggyServer:
         """Create a topic; by a raw request, because the client's own has options that 0.9.0-edge.5 refuses."""
         body = identifier(STREAM) + struct.pack("<I", partitions) + text(topic)
         self.request(_CREATE_TOPIC, body + b"".join(map(_option, options.items())))
+
+    def purge_topic(self, topic: str) -> None:
+        self.request(_PURGE_TOPIC, identifier(STREAM) + identifier(topic))
+
+    def delete_topic(self, topic: str) -> None:
+        self.request(_DELETE_TOPIC, identifier(STREAM) + identifier(topic))
 
     def send(self, topic: str, partition: int, *batches: Sequence[SendMessage]) -> None:
         async def send(client: IggyClient) -> None:

@@ -27,6 +27,7 @@ from retention.storage import files
 from retention.storage.errors import storage_error
 from tests.support.laying import SECOND, START, File, Laid, held, lay
 from tests.support.nats_process import admin, nats_process
+from tests.support.streaming_queries import run_query
 
 NOW = START + 1_000 * SECOND
 LATER = 4_000_000_000 * SECOND
@@ -177,7 +178,7 @@ def rivals(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
 
 
 def copies(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
-    """A live stream, copied twice as frames into a copy whose passes replay."""
+    """A live stream, copied twice as a frame, then by a query, into a copy whose passes replay."""
     retention.register(spark)
     with (
         TemporaryDirectory() as folder,
@@ -188,11 +189,16 @@ def copies(place: str, spark: SparkSession) -> Iterator[tuple[str, Any]]:
         copied = {"name": "COPY", "sync": {"server": server.url, "stream": "LIVE"}}
         limits = {"mode": "replay", "max_msgs": 25, "max_msgs_per_subject": 7}
         copy = _copy(place, "spark", **copied, **limits)
-        for number in range(3):
+        for number in range(2):
             user.publish(f"LIVE.{number}", [b"x" * number] * 10)
         for _ in range(2):
             copy.sync_frame(spark.read.format("nats").options(server=server.url).load("LIVE"))
         yield "frames", seqs_of(copy)
+        user.publish("LIVE.2", [b"x" * 2] * 10)
+        live = spark.readStream.format("nats").options(server=server.url, maxMessagesPerTrigger=4)
+        query = live.load("LIVE").writeStream.foreachBatch(copy.sync_sink())
+        run_query(query.option("checkpointLocation", for_spark(f"{place}/checkpoint")))
+        yield "query", seqs_of(copy)
         yield (
             "plans of copies",
             [

@@ -86,6 +86,12 @@ CAUSES: tuple[tuple[str, type[RetentionError], str], ...] = (
         "limit and with more spark.executor.memoryOverhead",
     ),
     (
+        r"Python worker failed to connect back",
+        BusyError,
+        f"a Python of Spark did not start within ten seconds, which no setting changes; {_AGAIN} when the machine is "
+        "less busy",
+    ),
+    (
         r"Python worker exited unexpectedly|Python worker (?:process )?\(?crashed",
         BusyError,
         f"the Python of a task died again and again; {_AGAIN}, with more spark.executor.memoryOverhead if the cluster "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ def test_urls_are_a_list_and_hosts_show_no_credentials(home: dict[str, str]) -> 
 
 
 def test_a_context_has_every_key(home: dict[str, str]) -> None:
-    keys = {"jetstream_domain": "hub", "inbox_prefix": "_INBOX_me", "tls_first": True}
+    keys = {"jetstream_domain": "hub", "inbox_prefix": "_INBOX_me.", "tls_first": True}
     files = {"ca": "~/ca.pem", "cert": "$HOME/c.pem", "key": "k.pem"}
     write(home, "one", url="nats://a,nats://b", user="me", password=SECRET, nsc="", **keys, **files)
     settings = settings_of(None, "one", home)
@@ -137,9 +138,52 @@ def test_a_context_that_cannot_be_read_is_named(home: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", [f"ws://me:{SECRET}@a", "http://a", "nats://", f"nats://:{SECRET}@a:port"]
+    "url",
+    [
+        *(f"ws://me:{SECRET}@a", "http://a", "nats://", f"nats://:{SECRET}@a:port"),
+        *("nats://[::1", "nats://a:0", f"nats://{'a' * 64}", "nats://..", "nats://a/b", " , "),
+        *(f"nats://me:{SECRET}/@a", f"nats://me:12#{SECRET}@a", f"nats://me:{SECRET}\u2100@a"),
+        *(f"nats://me:1?{SECRET}@a", f"nats://me:1,{SECRET}/@a"),
+    ],
 )
 def test_what_is_no_url_of_a_server_is_refused(home: dict[str, str], url: str) -> None:
+    write(home, "one", url=url)
     with pytest.raises(UsageError, match="give nats://HOST:PORT") as caught:
-        settings_of(url, None, home)
+        settings_of(None, "one", home)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_host_is_shown_as_in_its_url(home: dict[str, str]) -> None:
+    shown = settings_of(f"nats://[::1]:1,tls://me:{SECRET}@h:/,nats://ü:2", None, home).hosts
+    assert shown == "[::1]:1, h:4222, ü:2"
+
+
+@pytest.mark.parametrize(("server", "context"), [("", None), (" ", "one"), (None, "")])
+def test_an_empty_option_is_no_default(
+    home: dict[str, str], server: str | None, context: str | None
+) -> None:
+    write(home, "one", url="nats://one")
+    select(home, "one")
+    with pytest.raises(UsageError, match="is empty, as if by an unset variable"):
+        settings_of(server, context, home)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "sentence"),
+    [
+        ("url", ["nats://a"], "url to something else than a text"),
+        ("user", [SECRET], "user to something else than a text"),
+        ("password", 12345, "password to something else than a text"),
+        ("tls_first", "no", "tls_first to something else than true or false"),
+        ("jetstream_domain", "hub x", "jetstream_domain to 'hub x', which begins no subject"),
+        ("jetstream_api_prefix", "JSA..API", "an empty token"),
+        ("inbox_prefix", "_INBOX_me.>", "a wildcard"),
+    ],
+)
+def test_a_value_that_would_mislead_a_connection_is_refused(
+    home: dict[str, str], key: str, value: object, sentence: str
+) -> None:
+    write(home, "one", **{key: value})
+    with pytest.raises(UsageError, match=f"context one sets .*{sentence}") as caught:
+        settings_of(None, "one", home)
     assert SECRET not in str(caught.value)

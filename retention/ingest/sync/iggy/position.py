@@ -9,6 +9,7 @@ from retention.context.context import OpenedStream
 from retention.context.position import Position, locate
 from retention.context.topic import topic_of
 from retention.core.inventory import Counters
+from retention.core.units import MICROSECOND, format_instant
 from retention.errors import RefusedError
 from retention.history.runs import history_of
 from retention.iggy.wire import PartitionInfo, TopicInfo
@@ -98,10 +99,10 @@ def start_of(opened: OpenedStream, info: TopicInfo) -> TopicPosition:
     if kept.commits is None and any(each.next_offset for each in kept.partitions.values()):
         raise RefusedError(f"{opened.name}: it holds messages that no sync copied; {_NOTHING}")
     if kept.commits is not None and batches.get(_TOPIC) != info.created_us:
+        there, here = _instant(info.created_us), _instant(batches.get(_TOPIC, 0))
         raise RefusedError(
-            f"{opened.name}: topic {info.name} on the server was deleted and made anew (created {info.created_us} "
-            f"microseconds after 1970, and the copied one {batches.get(_TOPIC)}); {_NOTHING}, and keep this one as it "
-            "is"
+            f"{opened.name}: topic {info.name} on the server was deleted and made anew (created {there}, and the "
+            f"copied one {here}); {_NOTHING}, and keep this one as it is"
         )
     for partition in info.partitions:
         _refuse_another(opened, info, partition, kept.at(partition.number))
@@ -181,8 +182,13 @@ def _refuse_another(
             f"{_NOTHING}, and keep this one as it is"
         )
     if there.end < here.next_offset:
+        end = f"ends at {there.end - 1:,} on the server" if there.end else "is empty on the server"
         raise RefusedError(
-            f"{opened.name}: partition {there.number} holds offsets up to {here.next_offset - 1:,}, and ends on the "
-            f"server before {there.end:,}: the topic was purged there, or the server lost its newest messages in a "
-            f"crash; {_NOTHING}, and keep this one as it is"
+            f"{opened.name}: partition {there.number} holds offsets up to {here.next_offset - 1:,}, and {end}: the "
+            f"topic was purged there, or the server lost its newest messages in a crash; {_NOTHING}, and keep this one "
+            "as it is"
         )
+
+
+def _instant(us: int) -> str:
+    return format_instant(us * MICROSECOND)

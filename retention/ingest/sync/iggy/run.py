@@ -234,8 +234,9 @@ class _TopicRun:
         if info.created_us != self.info.created_us or gone:
             which = f"partition {gone[0]} of topic {info.name}" if gone else f"topic {info.name}"
             raise RefusedError(
-                f"{self._opened.name}: {which} on the server was deleted, made anew or purged meanwhile; this batch "
-                "was not committed; run it again, which compares the messages first"
+                f"{self._opened.name}: {which} on the server was deleted, made anew or purged meanwhile, or the server "
+                "lost its newest messages in a crash; this batch was not committed; run it again, which compares the "
+                "messages first"
             )
         return info
 

@@ -88,6 +88,11 @@ SAID = {
         BusyError,
         "the Python of a task died again and again",
     ),
+    "slow python": (
+        f"{_AWAITED}{_LOST}: org.apache.spark.SparkException: Python worker failed to connect back.",
+        BusyError,
+        "a Python of Spark did not start within ten seconds",
+    ),
     "python's memory": (
         f'{_PYTHON}  File "/a/block_files.py", line 50, in write_blocks\nMemoryError\n SQLSTATE: 38000',
         BusyError,
