@@ -262,10 +262,6 @@ KINDS = {
             "retention/inspect/test_replay.py::test_a_replay_is_possible_after_the_remedy_of_its_refusal",
         ),
     ),
-    "replay instead of a simulation": Kind(
-        r"takes other limits and instants",
-        ("retention/planners/test_replayed.py::test_a_simulation_is_refused",),
-    ),
     "repair replay": Kind(
         r"lets the next pass replay what is stored",
         (
