@@ -170,19 +170,21 @@ class AheadBatch:
 
 
 class AheadWriter:
-    """The thread that writes batches, each after the end of the one before; see `writing_ahead`."""
+    """Threads that write batches, each after the end of the one before; see `writing_ahead`."""
 
-    def __init__(self, opened: OpenedStream, most_bytes: int, thread: ThreadPoolExecutor) -> None:
-        self._opened, self._thread = opened, thread
+    def __init__(self, opened: OpenedStream, most_bytes: int, threads: ThreadPoolExecutor) -> None:
+        self._opened, self._threads = opened, threads
         self._handover = Handover(most_bytes)
         self._stagings: list[Staging] = []
-        self._tail: Tail | None = None
         self._is_begun = False
+        self._end: Future[Tail] = threads.submit(copy_context().run, ready_tail, opened)
+        """The end of the stream after the batch that was begun last, once all its parts are taken."""
 
     def begin(self) -> AheadBatch:
         """Begin a batch, whose parts are `add`ed to it; the one before is complete."""
         self._is_begun = True
-        work = self._thread.submit(copy_context().run, self._write)
+        before, self._end = self._end, Future()
+        work = self._threads.submit(copy_context().run, self._write, before, self._end)
         return AheadBatch(self._handover, work)
 
     def complete(self) -> None:
@@ -196,47 +198,51 @@ class AheadWriter:
             self._handover.abandon()
 
     def discard(self) -> None:
-        """Delete the files of complete batches that no commit took over; nothing is written any more."""
+        """Delete the files of batches that no commit took over; nothing is written any more."""
         for staging in self._stagings:
             staging.discard()
 
-    def _write(self) -> _Written:
+    def _write(self, before: Future[Tail], after: Future[Tail]) -> _Written:
+        """Write the next batch, once the parts of the one before are taken; the next may follow before this ends."""
         opened = self._opened
-        begin = ready_tail(opened) if self._tail is None else self._tail
         staging = Staging(opened.store, opened.config.most_files)
-        ends = JetStream.of(opened.config).ends(begin)
-        try:
-            staged = stage_rows(staging, self._parts(), ends)
-        except BaseException:
-            self._handover.close()
-            staging.discard()
-            raise
-        self._tail = ends.tail
         self._stagings.append(staging)
+        try:
+            begin = before.result()
+            ends = JetStream.of(opened.config).ends(begin)
+            staged = stage_rows(staging, self._parts(ends, after), ends)
+        except BaseException as error:
+            self._handover.close()
+            if not after.done():
+                after.set_exception(error)
+            raise
         return _Written(begin, staging, staged)
 
-    def _parts(self) -> Iterator[pa.Table]:
+    def _parts(self, ends: StreamEnds, after: Future[Tail]) -> Iterator[pa.Table]:
         """The parts of the next batch as they are stored, shape `FILE_COLUMNS`."""
         for rows in self._handover.parts():
             yield message_rows.complete_rows(rows, self._opened.config.storage)
             reached(Step.PART_WRITTEN)
+        after.set_result(ends.tail)
 
 
 @contextmanager
 def writing_ahead(opened: OpenedStream, most_bytes: int) -> Iterator[AheadWriter]:
     """A writer of batches for the block; after it, nothing is left that no commit took over.
 
+    While a batch is synced to the disk and read back, the next one is written.
+
     Args:
-        opened: the stream; its table is created with the first batch if it does not exist.
+        opened: the stream; its table is created if it does not exist.
         most_bytes: the bytes that may be read and not written, beyond which the reader waits.
     """
-    with ThreadPoolExecutor(1, thread_name_prefix="ahead") as thread:
-        writer = AheadWriter(opened, most_bytes, thread)
+    with ThreadPoolExecutor(2, thread_name_prefix="ahead") as threads:
+        writer = AheadWriter(opened, most_bytes, threads)
         try:
             yield writer
         finally:
             writer.end()
-            thread.shutdown()
+            threads.shutdown()
             writer.discard()
 
 

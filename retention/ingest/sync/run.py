@@ -176,6 +176,8 @@ class SyncRun:
 
     def catch_up(self, end: int) -> None:
         """Copy everything up to a sequence that the server has assigned, and move the position there."""
+        if self.start.held >= end:
+            return
         bounds = self._bounds
         part_bytes = min(bounds.batch_bytes, PART_BYTES)
         parts = self._remote.read(self.start.first, end, bounds.batch_messages, part_bytes)
