@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -16,14 +16,17 @@ import pyarrow as pa
 
 from retention.context.context import OpenedStream
 from retention.core import message_rows
+from retention.core.inventory import DataFile
 from retention.core.seq_ranges import gaps_in
 from retention.core.spans import Array
 from retention.datafile.segment_writer import Staged, Staging, stage_rows
 from retention.dialects.jetstream import JetStream
+from retention.errors import VerificationError
 from retention.ingest.append import ready_tail, staged_rows
 from retention.ingest.sync.options import SyncBounds
 from retention.layout.partition_tails import StreamEnds
 from retention.layout.segment_roll import Tail
+from retention.schemas.messages import FILE_COLUMNS
 from retention.storage.crash_points import Step, reached
 
 PART_BYTES = 8 << 20
@@ -118,7 +121,12 @@ class _Written:
     begin: Tail
     """The end of the stream after which they were written."""
     staging: Staging
+    files: Sequence[DataFile]
     staged: Staged
+
+    def rows(self) -> Iterator[pa.Table]:
+        """The messages, read from the files; shape `FILE_COLUMNS`."""
+        return (rows.cast(FILE_COLUMNS) for rows in staged_rows(self.files))
 
 
 class AheadBatch:
@@ -163,10 +171,15 @@ class AheadBatch:
         is_first, self._is_taken = not self._is_taken, True
         if is_first:
             staging.take_over(written.staging)
-        if is_first and ends.continues(written.begin):
-            return written.staged
-        paths = {row["path"] for row in written.staged.stats}
-        return stage_rows(staging, staged_rows(staging.named(paths)), ends)
+        staged = written.staged
+        if not is_first or not ends.continues(written.begin):
+            staged = stage_rows(staging, written.rows(), ends)
+        if staged.messages != self.messages:
+            raise VerificationError(
+                f"{staged.messages:,} messages are in files, and {self.messages:,} were read up to sequence "
+                f"{self.until:,}; nothing of this batch was committed; run it again, and report it if it stays"
+            )
+        return staged
 
 
 class AheadWriter:
@@ -216,7 +229,8 @@ class AheadWriter:
             if not after.done():
                 after.set_exception(error)
             raise
-        return _Written(begin, staging, staged)
+        files = staging.named({row["path"] for row in staged.stats})
+        return _Written(begin, staging, files, staged)
 
     def _parts(self, ends: StreamEnds, after: Future[Tail]) -> Iterator[pa.Table]:
         """The parts of the next batch as they are stored, shape `FILE_COLUMNS`."""
