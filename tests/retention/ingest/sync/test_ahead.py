@@ -14,7 +14,7 @@ from retention.api.stream import Stream
 from retention.context.context import OpenedStream
 from retention.core.message_rows import complete_rows
 from retention.datafile.segment_writer import Staged
-from retention.errors import StorageError
+from retention.errors import StorageError, VerificationError
 from retention.ingest.sync import ahead
 from retention.ingest.sync.ahead import AbandonedError, AheadBatch, Handover
 from retention.ingest.sync.options import SyncBounds
@@ -78,6 +78,22 @@ def test_rows_are_written_again_after_a_lost_race(
     first, second = ([row["path"] for row in each.stats] for each in staged[:2])
     assert not set(first) & set(second)
     assert len(files(copy)) == 3
+
+
+def test_files_without_a_message_that_was_read_are_not_committed(
+    copy: OpenedStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = ahead.stage_rows
+
+    def forgetful(staging: Any, rows: Any, ends: Any) -> Staged:
+        first, *_ = rows
+        return stage(staging, [first], ends)
+
+    monkeypatch.setattr(ahead, "stage_rows", forgetful)
+    with pytest.raises(VerificationError, match="2 messages are in files, and 3 were read up to"):
+        run_sync(copy, RecordedStream.of(messages(1, 3), most_rows=2))
+    assert copy.store.snapshot().counters.next_seq == {}
+    assert files(copy) == []
 
 
 def test_a_reader_that_fails_leaves_the_batches_before_and_no_part(copy: OpenedStream) -> None:
