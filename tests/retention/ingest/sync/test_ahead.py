@@ -126,6 +126,20 @@ def test_an_error_of_the_writer_reaches_a_reader_that_waits_for_it(
     assert files(copy) == []
 
 
+def test_an_error_at_the_end_of_a_file_is_the_one_that_is_told(
+    copy: OpenedStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_staging: object, rows: Any, _ends: object) -> Staged:
+        list(rows)
+        raise StorageError("cannot be synced")
+
+    monkeypatch.setattr(ahead, "stage_rows", broken)
+    remote = RecordedStream.of(messages(1, 11), most_rows=2)
+    with pytest.raises(StorageError, match="cannot be synced"):
+        run_sync(copy, remote, SyncBounds(batch_messages=4))
+    assert files(copy) == []
+
+
 def test_a_reader_waits_while_too_much_is_unwritten_and_one_part_is_always_taken() -> None:
     handover, taken = Handover(ROWS.nbytes), threading.Event()
     with ThreadPoolExecutor(1) as reader:
