@@ -13,7 +13,7 @@ import pytest
 from retention.api.stream import Stream
 from retention.context.context import OpenedStream
 from retention.core.message_rows import complete_rows
-from retention.datafile.segment_writer import Staged
+from retention.datafile.segment_writer import Staged, stage_rows
 from retention.errors import StorageError, VerificationError
 from retention.ingest.sync import ahead
 from retention.ingest.sync.ahead import AbandonedError, AheadBatch, Handover
@@ -83,11 +83,9 @@ def test_rows_are_written_again_after_a_lost_race(
 def test_files_without_a_message_that_was_read_are_not_committed(
     copy: OpenedStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage = ahead.stage_rows
-
     def forgetful(staging: Any, rows: Any, ends: Any) -> Staged:
         first, *_ = rows
-        return stage(staging, [first], ends)
+        return stage_rows(staging, [first], ends)
 
     monkeypatch.setattr(ahead, "stage_rows", forgetful)
     with pytest.raises(VerificationError, match="2 messages are in files, and 3 were read up to"):
