@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import hashlib
 import json
 import os
+import queue
 import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,6 +23,7 @@ from urllib.parse import urlsplit
 import nats
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from nats.js.api import AckPolicy, ConsumerConfig
 
 import retention
@@ -28,6 +32,7 @@ from benchmarks.data import payloads
 from benchmarks.tasks import FIRST_TS_NS
 from retention.api.stream import Stream
 from retention.formats.nats.backup import RAW_ROWS
+from retention.storage.digesting import DigestingSink
 from tests.support.nats_oracle import Nats, server
 
 SIZES = {100: 200_000, 10_240: 20_000}
@@ -36,6 +41,10 @@ SUBJECTS = 50
 ASKED_BYTES = 8 << 20
 """Bytes of payloads that a reader asks for at once; the raw reader has two requests in flight."""
 _RECEIVED = 1 << 18
+FILE_BYTES = 64 << 20
+"""The bytes of a file of the bare writer, as of a batch of a sync."""
+_MOST_PARTS = 8
+"""The most parts, of `ASKED_BYTES` each, that the bare writer's reader is ahead."""
 
 
 SLOWER = 10
@@ -80,8 +89,13 @@ def raw(work: Work) -> None:
 class _RawReader:
     """A pull consumer on a socket."""
 
-    def __init__(self, connection: socket.socket, work: Work) -> None:
-        self._connection, self._work = connection, work
+    def __init__(
+        self,
+        connection: socket.socket,
+        work: Work,
+        keep: Callable[[pa.Table], None] | None = None,
+    ) -> None:
+        self._connection, self._work, self._keep = connection, work, keep
         self._name = f"raw{os.getpid()}"
         self._buffer = bytearray()
         connection.sendall(
@@ -110,7 +124,7 @@ class _RawReader:
             while asked - seen <= at_once:
                 self._ask()
                 asked += at_once
-            seen += self._frames(min(at_once, messages - seen))
+            seen += self._frames(min(at_once, messages - seen), self._keep)
 
     def _ask(self) -> None:
         body = {"batch": self._work.at_once, "expires": 30 * 10**9}
@@ -121,12 +135,15 @@ class _RawReader:
         line = f"PUB {subject} _INBOX.{self._name} {len(payload)}\r\n".encode()
         self._connection.sendall(line + payload + b"\r\n")
 
-    def _frames(self, count: int) -> int:
+    def _frames(self, count: int, keep: Callable[[pa.Table], None] | None = None) -> int:
         """Pass over this many deliveries and answers; control messages of a request are none."""
         at = found = 0
+        kept, offsets = bytearray(), [0]
         while found < count:
             end = self._buffer.find(b"\r\n", at)
             if end < 0 or not (after := self._end_of(at, end)):
+                if keep is not None:
+                    kept += memoryview(self._buffer)[:at]
                 del self._buffer[:at]
                 at = 0
                 received = self._connection.recv(_RECEIVED)
@@ -134,8 +151,13 @@ class _RawReader:
                     raise ConnectionError("the server closed the connection")
                 self._buffer += received
                 continue
-            found += self._buffer.startswith(b"MSG ", at)
+            if self._buffer.startswith(b"MSG ", at):
+                found += 1
+                offsets.append(len(kept) + after)
             at = after
+        if keep is not None:
+            kept += memoryview(self._buffer)[:at]
+            keep(_frame_table(kept, offsets))
         del self._buffer[:at]
         return found
 
@@ -145,6 +167,65 @@ class _RawReader:
             return end + 2
         after = end + int(self._buffer[self._buffer.rfind(b" ", at, end) + 1 : end]) + 4
         return after if after <= len(self._buffer) else 0
+
+
+def _frame_table(frames: bytearray, offsets: Sequence[int]) -> pa.Table:
+    """The frames between some offsets of a buffer, not copied, and their lengths."""
+    bounds = np.array(offsets, np.int32)
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(frames)]
+    column = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, buffers)
+    return pa.table({"frame": column, "length": pa.array(np.diff(bounds))})
+
+
+def bare_writer(work: Work) -> None:
+    """Read as the raw reader does, and write the frames beside that: the least that a copy has to do.
+
+    A column of frames and one of their lengths go to a Parquet file for each 64 MiB, compressed, with page checksums
+    and a SHA-256; it is fsynced, and the lengths are read back. Nothing is decoded, and nothing committed.
+    """
+    parts: queue.Queue[pa.Table | None] = queue.Queue(_MOST_PARTS)
+    work.place.mkdir()
+    address = urlsplit(work.url)
+    with (
+        ThreadPoolExecutor(1) as thread,
+        socket.create_connection((address.hostname or "", address.port or 0)) as connection,
+    ):
+        written = thread.submit(_write_files, work.place, parts)
+        reader = _RawReader(connection, work, parts.put)
+        reader.create_consumer()
+        reader.read()
+        parts.put(None)
+        if written.result() != work.messages:
+            raise AssertionError("frames are missing")
+
+
+def _write_files(place: Path, parts: queue.Queue[pa.Table | None]) -> int:
+    """Write parts to files, and read their lengths back; returns the number of frames."""
+    frames = 0
+    while (part := parts.get()) is not None:
+        path, left = place / f"{frames}.parquet", FILE_BYTES
+        with path.open("wb") as file:
+            sink = DigestingSink(file, hashlib.sha256())
+            with pq.ParquetWriter(
+                sink,
+                part.schema,
+                compression="zstd",
+                use_dictionary=False,
+                write_page_checksum=True,
+                write_statistics=["length"],
+            ) as writer:
+                while part is not None:
+                    writer.write_table(part)
+                    frames, left = frames + part.num_rows, left - part.nbytes
+                    if left < part.nbytes:
+                        break
+                    part = parts.get()
+            file.flush()
+            os.fsync(file.fileno())
+        pq.read_table(path, columns=["length"])
+        if part is None:
+            break
+    return frames
 
 
 def nats_py(work: Work) -> None:
@@ -184,6 +265,7 @@ def _new_stream(work: Work, config: Mapping[str, object]) -> Stream:
 
 WAYS: dict[str, Callable[[Work], None]] = {
     "a raw reader": raw,
+    "a bare overlapped writer": bare_writer,
     "nats-py, `fetch`": nats_py,
     "`import nats-backup`": import_backup,
     "`sync nats`": sync,

@@ -34,7 +34,7 @@ from retention.schemas.files import FILE_STATS, FileStats, RowStats
 from retention.schemas.messages import FILE_COLUMNS, MESSAGES, RULE_COLUMNS
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
-from retention.storage.digesting import DigestingSink
+from retention.storage.digesting import digesting_beside
 from retention.storage.errors import first_line, is_of_storage, storage_error
 from retention.storage.sidecar import Sidecar
 from retention.storage.tables import delta_encodings
@@ -83,7 +83,8 @@ def open_message_writer(
     digest = hashlib.sha256()
     with (
         files.create_unshared(location) as sink,
-        parquet_writer(DigestingSink(sink, digest)) as writer,
+        digesting_beside(sink, digest) as passing,
+        parquet_writer(passing) as writer,
     ):
         yield partial(writer.write_table, row_group_size=ROW_GROUP_ROWS), digest
     reached(Step.DATA_WRITTEN)

@@ -50,9 +50,15 @@ class Staging:
         slots = ((file, slot_of(file.path)) for file in self._files)
         return [file.named(written[slot]) for file, slot in slots if slot in written]
 
+    def take_over(self, other: Staging) -> None:
+        """Take over the files of another one, which has none afterwards."""
+        self._files += other._files
+        other._files = []
+
     def discard(self) -> None:
         """Delete the uncommitted files."""
-        self._area.discard([file.path for file in self._files])
+        if self._files:
+            self._area.discard([file.path for file in self._files])
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ from retention.errors import (
 from retention.ingest.idempotency import BatchIdentity, is_repeat
 from retention.ingest.recorded_commit import Removal, commit_removal
 from retention.ingest.turns import ONE_BY_ONE, Turns
+from retention.layout.segment_roll import Tail
 from retention.ports import Swap
 from retention.schemas.files import LOGGED_FILES, FileStats
 from retention.schemas.messages import FILE_COLUMNS
@@ -127,7 +128,8 @@ def append_rows(
             tail, staging = attempt.position.tail(PARTITION), attempt.staging
             staged = stage_rows(staging, with_sequences(batches, tail.next_seq), dialect.ends(tail))
             # Read back only after a lost race: the caller's batches may be an iterator, already exhausted.
-            batches = _rows_of(staging.named({row["path"] for row in staged.stats}))
+            written = staging.named({row["path"] for row in staged.stats})
+            batches = (rows.drop_columns(["seq"]) for rows in staged_rows(written))
             append.commit(staged)
     return append.done
 
@@ -171,8 +173,7 @@ def appending(
         CommitUnknownError: the storage failed while committing; the staged files are kept.
     """
     with turns.held(opened), ExitStack() as lost:
-        if opened.store.lifetime().dropped_ns is None:
-            opened.store.create()
+        _create_unless_dropped(opened)
         append = Append(opened, identity, f"{act}-{uuid.uuid4().hex}", turns, lost)
         try:
             with labelled(run=append.run):
@@ -187,6 +188,17 @@ def appending(
                 f"{opened.name}: the messages would get sequences beyond 2^62, where sequences end; nothing was "
                 "appended; continue in a new stream"
             ) from error
+
+
+def ready_tail(opened: OpenedStream) -> Tail:
+    """The end of a stream for files that an append will commit later; its table is created as `appending` does."""
+    _create_unless_dropped(opened)
+    return locate(opened).tail(PARTITION)
+
+
+def _create_unless_dropped(opened: OpenedStream) -> None:
+    if opened.store.lifetime().dropped_ns is None:
+        opened.store.create()
 
 
 class Append:
@@ -327,8 +339,7 @@ def _uses_sequences(position: Position, staged: Staged) -> bool:
     return any(seq != position.tail(number).next_seq for number, seq in staged.next_seq.items())
 
 
-def _rows_of(files: Sequence[DataFile]) -> Iterator[pa.Table]:
-    """The rows of staged files, without sequences, in order and in batches."""
+def staged_rows(files: Sequence[DataFile]) -> Iterator[pa.Table]:
+    """The rows of staged files, in order and in batches."""
     for _, inside in groupby(files, key=lambda file: file.segment):
-        for rows in merged_by_seq([rows_in_order(file, FILE_COLUMNS.names) for file in inside]):
-            yield rows.drop_columns(["seq"])
+        yield from merged_by_seq([rows_in_order(file, FILE_COLUMNS.names) for file in inside])

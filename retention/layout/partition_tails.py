@@ -69,6 +69,16 @@ class StreamEnds:
         self._next_seq = next_seq
 
     @property
+    def tail(self) -> Tail:
+        """The end now."""
+        return Tail(self._next_seq, self._active)
+
+    def continues(self, tail: Tail) -> bool:
+        """Whether messages written after a tail belong here: next sequence and active segment are the same."""
+        bases = [active and active.base for active in (self._active, tail.active)]
+        return self._next_seq == tail.next_seq and bases[0] == bases[1]
+
+    @property
     def next_seq(self) -> dict[int, int]:
         """Partition → the next sequence to assign."""
         return {self._partition: self._next_seq}

@@ -35,31 +35,23 @@ def find_deliveries(data: bytearray, at: int, marker: bytes) -> np.ndarray:
     """
     runs: list[np.ndarray] = []
     single: list[int] = []
-    while (place := _first(data, at, marker)) is not None:
-        if place[AFTER] - at < _SMALL and len(data) - at >= _MANY:
+    find, size = data.find, len(data)
+    while (end := find(_LINE_END, at)) >= 0 and (mark := find(marker, at, end)) >= 0:
+        after = end + int(data[data.rfind(b" ", mark, end) + 1 : end]) + TRAILER
+        if after > size:
+            break
+        if after - at < _SMALL and size - at >= _MANY:
             run = _small(data, at, marker)
             runs += [_rows(single), run]
             single, at = [], int(run[-1, AFTER])
         else:
-            single += place
-            at = place[AFTER]
+            single += (at, mark, end, after)
+            at = after
     return np.concatenate([*runs, _rows(single)]) if runs else _rows(single)
 
 
 def _rows(flat: list[int]) -> np.ndarray:
     return np.array(flat, np.int64).reshape(-1, 4)
-
-
-def _first(data: bytearray, at: int, marker: bytes) -> tuple[int, int, int, int] | None:
-    """The place of a whole delivery at an offset; None if there is none."""
-    end = data.find(_LINE_END, at)
-    if end < 0:
-        return None
-    mark = data.find(marker, at, end)
-    if mark < 0:
-        return None
-    after = end + int(data[data.rfind(b" ", mark, end) + 1 : end]) + TRAILER
-    return (at, mark, end, after) if after <= len(data) else None
 
 
 def _small(data: bytearray, at: int, marker: bytes) -> np.ndarray:

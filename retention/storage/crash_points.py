@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -74,6 +75,8 @@ class Step(StrEnum):
     """`messages` links to a directory without percent signs (Delta)."""
     TABLE_MADE = "create.table-made"
     """The empty table exists."""
+    PART_WRITTEN = "sync.part-written"
+    """A part of a batch was handed to the file that the whole batch gets; the rest is still to be read."""
     DATA_WRITTEN = "data.written"
     """A data file is complete at its staging location."""
     DATA_COUNTED = "data.counted"
@@ -281,15 +284,18 @@ def watched_by(watcher: Callable[[Step], None]) -> Iterator[None]:
 
 def _watcher(signals: list[tuple[str, signal.Signals]], log: str | None) -> Callable[[Step], None]:
     counts: Counter[Step] = Counter()
+    counting = threading.Lock()
 
     def passed(step: Step) -> None:
-        counts[step] += 1
+        with counting:
+            counts[step] += 1
+            number = counts[step]
         if log:
             with open(log, "ab", buffering=0) as file:  # noqa: PTH123
                 file.write(f"{step}\n".encode())
-        for wanted, number in signals:
-            if wanted in (f"{step}#{counts[step]}", step if counts[step] == 1 else None):
-                os.kill(os.getpid(), number)
+        for wanted, sent in signals:
+            if wanted in (f"{step}#{number}", step if number == 1 else None):
+                os.kill(os.getpid(), sent)
 
     return passed
 

@@ -219,6 +219,7 @@ KINDS = {
         ),
     ),
     "begin again on a live stream": Kind(
+        r"run it again, and report it if it stays|"
         r"start again, so that the two are compared|compare the two, then begin elsewhere|"
         r"read again, and report it if it stays|read the stream in the account that it belongs to",
         ("live/test_stream_reading.py::test_a_stream_made_anew_in_the_middle_is_refused",),

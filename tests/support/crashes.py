@@ -377,7 +377,9 @@ def syncing(folder: Path, format_: str) -> None:
 def sync(folder: Path) -> None:
     """Copy a server's messages in three commits, with its consumer and its configuration."""
     opened = opened_at(folder).new_stream("ORDERS").opened
-    remote = RecordedStream.of(messages(1, 14), known_consumers=[consumer("billing", 7)])
+    remote = RecordedStream.of(
+        messages(1, 14), most_rows=4, known_consumers=[consumer("billing", 7)]
+    )
     remote.without(3, 4, 14)
     keep_configuration(opened, remote.config)
     bring = partial(bring_consumers, opened, remote)

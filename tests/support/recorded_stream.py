@@ -32,6 +32,8 @@ class RecordedStream(RemoteStream):
     each_table: Callable[[], None] = lambda: None
     """Called before each table that is handed out."""
     name: str = "ORDERS"
+    most_rows: int = 2**31
+    """The most rows of a table, beside the batch's bounds."""
 
     @classmethod
     def of(cls, messages: Sequence[Message], **fields: Any) -> RecordedStream:
@@ -76,7 +78,7 @@ class RecordedStream(RemoteStream):
     def read(
         self, first: int, last: int, batch_messages: int, batch_bytes: int
     ) -> Generator[pa.Table, None, None]:
-        """Messages in tables of at most `batch_messages`."""
+        """Messages in tables of at most `batch_messages` and `most_rows`."""
         del batch_bytes
         while True:
             self.each_table()
@@ -86,7 +88,7 @@ class RecordedStream(RemoteStream):
             )
             if not left.num_rows:
                 return
-            table = left.slice(0, batch_messages)
+            table = left.slice(0, min(batch_messages, self.most_rows))
             first = int(table["seq"][-1].as_py()) + 1
             yield table
 

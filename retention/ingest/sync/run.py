@@ -20,6 +20,7 @@ from retention.dialects.jetstream import JetStream
 from retention.errors import BusyError, RefusedError, ServerError, Terminated
 from retention.ingest.append import Appended, appending, refuse_topic_of
 from retention.ingest.progress import naming_progress
+from retention.ingest.sync.ahead import PART_BYTES, AheadBatch, batches_of, writing_ahead
 from retention.ingest.sync.batch import Batch, ReadBatch
 from retention.ingest.sync.beside import Beside, one_beside
 from retention.ingest.sync.fitness import refuse_unfit
@@ -175,13 +176,17 @@ class SyncRun:
 
     def catch_up(self, end: int) -> None:
         """Copy everything up to a sequence that the server has assigned, and move the position there."""
+        if self.start.held >= end:
+            return
         bounds = self._bounds
-        batches = self._remote.read(
-            self.start.first, end, bounds.batch_messages, bounds.batch_bytes
-        )
-        with one_beside() as commits, closing(batches):
-            for rows in batches:
-                batch = ReadBatch(self._opened.config.storage, rows, _last_seq_in(rows))
+        part_bytes = min(bounds.batch_bytes, PART_BYTES)
+        parts = self._remote.read(self.start.first, end, bounds.batch_messages, part_bytes)
+        with (
+            writing_ahead(self._opened, bounds.batch_bytes) as writer,
+            one_beside() as commits,
+            closing(parts),
+        ):
+            for batch in batches_of(parts, writer, bounds):
                 self._take_beside(commits, batch)
         if self.start.held < end:
             self._refuse_unread(end)
@@ -241,7 +246,7 @@ class SyncRun:
             self._took(checked, self._commit(checked))
         self._along(batch.until)
 
-    def _take_beside(self, commits: Beside, batch: Batch) -> None:
+    def _take_beside(self, commits: Beside, batch: AheadBatch) -> None:
         """Begin to commit a batch as `take` does, once the one before it is committed; the connection is free then."""
         commits.settle()
         checked = self._checked_batch(batch)
@@ -250,7 +255,7 @@ class SyncRun:
             self._took(checked, appended)
             self._along(batch.until)
 
-        commits.begin(partial(self._commit_whole, checked), then)
+        commits.begin(partial(self._commit_written, batch, checked), then)
 
     def _checked_batch(self, batch: Batch) -> _CheckedBatch:
         info = self._checked(batch.until)
@@ -295,7 +300,8 @@ class SyncRun:
             f"this batch was not committed; accept the gap ({accept}), and sync more often or raise the limits"
         )
 
-    def _commit_whole(self, checked: _CheckedBatch) -> Appended:
+    def _commit_written(self, batch: AheadBatch, checked: _CheckedBatch) -> Appended:
+        batch.wait()
         with uninterrupted():
             return self._commit(checked)
 

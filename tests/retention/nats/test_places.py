@@ -70,13 +70,13 @@ def test_places_are_those_of_the_frames(seed: int) -> None:
 
 def test_small_frames_are_found_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     data = bytearray(b"".join(frame(seq, b"x" * 50) for seq in range(1, 2_001)))
-    single = []
-    first = places._first
+    searched = []
+    small = places._small
 
-    def counted(*given: object) -> object:
-        single.append(given[1])
-        return first(*given)  # type: ignore[arg-type]
+    def counted(given: bytearray, at: int, marker: bytes) -> np.ndarray:
+        searched.append(at)
+        return small(given, at, marker)
 
-    monkeypatch.setattr(places, "_first", counted)
+    monkeypatch.setattr(places, "_small", counted)
     assert len(find_deliveries(data, 0, MARKER)) == 2_000
-    assert len(single) == 2
+    assert searched == [0]

@@ -14,6 +14,7 @@ from retention.context.context import OpenedStream
 from retention.core.message_rows import complete_rows
 from retention.errors import BusyError, RefusedError, ServerError, Terminated, UsageError
 from retention.ingest.append import Appended
+from retention.ingest.sync.ahead import AheadBatch
 from retention.ingest.sync.options import SyncBounds
 from retention.ingest.sync.run import follow_sync, run_sync
 from retention.stores.lease import lease
@@ -258,8 +259,8 @@ def test_a_rival_without_the_lease_commits_first_and_nothing_is_doubled(
     is_committed = threading.Semaphore(0)
 
     class Committing(run.SyncRun):
-        def _commit_whole(self, checked: run._CheckedBatch) -> Appended:
-            done = super()._commit_whole(checked)
+        def _commit_written(self, batch: AheadBatch, checked: run._CheckedBatch) -> Appended:
+            done = super()._commit_written(batch, checked)
             is_committed.release()
             return done
 
