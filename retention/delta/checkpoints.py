@@ -19,6 +19,7 @@ from retention.errors import DamagedError, RetentionError
 from retention.storage import files
 from retention.storage.errors import first_line, is_of_storage, storage_error
 from retention.storage.parallel import in_threads
+from retention.storage.tables import in_memory
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -168,7 +169,7 @@ def _reading(place: str) -> Iterator[pq.ParquetFile]:
     try:
         with files.open_input(place) as source:
             yield pq.ParquetFile(
-                source,
+                in_memory(source),
                 coerce_int96_timestamp_unit="us",
                 pre_buffer=files.is_remote(place),
                 buffer_size=0 if files.is_remote(place) else _BUFFER_BYTES,
