@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+from ruamel.yaml.nodes import CollectionNode, MappingNode, Node, ScalarNode, SequenceNode
 
 LONG = 16_384
 """The characters up to which a parser in Python costs less than the import of another one."""
@@ -47,7 +47,7 @@ class _Composer:
         self.root: Node | None = None
         self._resolve = resolver.resolve
         self._deepest = deepest
-        self._around: list[Node] = []
+        self._around: list[CollectionNode] = []
 
     def take(self, event: Any) -> bool:
         match type(event).__name__:
@@ -74,7 +74,7 @@ class _Composer:
         tag = self._resolve(ScalarNode, event.value, event.implicit)
         return self._add(ScalarNode(tag, event.value, event.start_mark, event.end_mark))
 
-    def _begin(self, event: Any, made: type[Node]) -> bool:
+    def _begin(self, event: Any, made: type[CollectionNode]) -> bool:
         tag = self._resolve(made, None, event.implicit)
         node = made(tag, [], event.start_mark, None, flow_style=event.flow_style)
         is_taken = self._add(node)
