@@ -35,7 +35,8 @@ import sys, time
 from pathlib import Path
 from retention.startup import spare_pandas
 spare_pandas()
-import retention.api.warehouse, retention.planners.shown, retention.stores.delta.store, pyarrow.parquet
+import retention.api.warehouse, retention.planners.shown, retention.stores.delta.format, retention.engines.local
+import retention.stores.delta.incremental, numpy.ma, pyarrow.parquet
 place, instant = Path(sys.argv[1]), int(sys.argv[2])
 before, processor = time.perf_counter(), time.process_time()
 """

@@ -13,6 +13,7 @@ from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from retention.config.quick_nodes import quick_nodes
 from retention.core.encoding import utf8
 from retention.errors import ConfigError, NoConfigError
 
@@ -73,7 +74,7 @@ def read_document(path: str | Path, content: bytes | None = None) -> ConfigDocum
             raise ConfigError(f"{path}:1: is longer than {_MOST_BYTES >> 20} MiB; write less")
         text = utf8(content)
         _refuse_brackets(text)
-        root = yaml.compose(text)
+        root = quick_nodes(text, yaml.resolver, _DEEPEST) or yaml.compose(text)
     except OSError as error:
         kind = NoConfigError if isinstance(error, FileNotFoundError) else ConfigError
         raise kind(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from retention.core.subjects import TABLES, name_of_path, path_name
@@ -83,6 +84,21 @@ def shared(directory: str, stream: str, owner: str) -> RefusedError:
     )
 
 
+def links_of(root: str) -> Iterator[Path]:
+    """The symbolic links among a stream's directories, and their direct entries.
+
+    Raises:
+        OSError: a directory cannot be read.
+    """
+    if not os.path.isdir(root):  # noqa: PTH112  (path objects cost more than the entries)
+        return
+    if os.path.islink(root):  # noqa: PTH114
+        yield Path(root)
+    for directory in (root, f"{root}/messages", f"{root}/_retention"):
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as entries:
+            yield from (Path(entry.path) for entry in entries if entry.is_symlink())
+
+
 def refuse_any_shared(warehouse: str, streams: Iterable[str]) -> None:
     """Refuse streams if two of them share a directory, or would once they are written to.
 
@@ -147,15 +163,8 @@ def _owner_of(directory: Path) -> str | None:
 
 def _owner_of_links(root: Path) -> str | None:
     """The stream that owns the target of a link in this one's directories."""
-    for place in (root, root / "messages", root / "_retention"):
-        if place.is_dir():
-            with os.scandir(place) as entries:
-                links = [Path(entry.path).resolve() for entry in entries if entry.is_symlink()]
-            owners = (_stream_at(target, root) for target in links)
-            owner = next((owner for owner in owners if owner is not None), None)
-            if owner is not None:
-                return owner
-    return None
+    owners = (_stream_at(link.resolve(), root) for link in links_of(str(root)) if link != root)
+    return next((owner for owner in owners if owner is not None), None)
 
 
 def _stream_at(target: Path, directory: Path) -> str | None:

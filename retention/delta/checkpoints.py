@@ -19,6 +19,7 @@ from retention.errors import DamagedError, RetentionError
 from retention.storage import files
 from retention.storage.errors import first_line, is_of_storage, storage_error
 from retention.storage.parallel import in_threads
+from retention.storage.tables import in_memory
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -119,20 +120,18 @@ def _batches(opened: pq.ParquetFile, columns: Sequence[str]) -> Iterator[pa.Reco
 
 def _live_files(pieces: Sequence[pa.StructArray]) -> pa.Table:
     adds = pa.chunked_array(pieces, None if pieces else pa.struct([]))
-    columns = {
-        column: _column(adds, name, LIVE_FILES.field(column).type)
-        for column, name in OF_ADD.items()
-    }
-    return pa.table(columns, schema=LIVE_FILES)
+    fields = dict(zip(adds.type.names, adds.flatten(), strict=True))
+    columns = [_column(fields.get(OF_ADD[wanted.name]), wanted.type, adds) for wanted in LIVE_FILES]
+    return pa.Table.from_arrays(columns, schema=LIVE_FILES)
 
 
 def _others_in(batch: pa.RecordBatch) -> list[Action]:
     """The actions of other kinds than those of files."""
     return [
-        {kind: _without_nulls(fields)}
+        {kind: _without_nulls(column[at].as_py(maps_as_pydicts="lossy"))}
         for kind, column in zip(batch.schema.names, batch.columns, strict=True)
         if kind != "add" and column.null_count < len(column)
-        for fields in column.drop_null().to_pylist(maps_as_pydicts="lossy")
+        for at in pc.indices_nonzero(column.is_valid()).to_pylist()
     ]
 
 
@@ -148,10 +147,12 @@ def _adds_in(batch: pa.RecordBatch) -> list[pa.StructArray]:
     return [adds.slice(gap + 1, end - gap - 1) for gap, end in bounds if end > gap + 1]
 
 
-def _column(adds: pa.ChunkedArray, name: str, wanted: pa.DataType) -> pa.ChunkedArray:
-    if adds.type.get_field_index(name) < 0:
+def _column(
+    column: pa.ChunkedArray | None, wanted: pa.DataType, adds: pa.ChunkedArray
+) -> pa.ChunkedArray:
+    if column is None:
         return pa.chunked_array([pa.nulls(len(adds), wanted)])
-    return pc.struct_field(adds, name).cast(wanted)
+    return column if column.type.equals(wanted) else column.cast(wanted)
 
 
 def _without_nulls(value: object) -> object:
@@ -168,7 +169,7 @@ def _reading(place: str) -> Iterator[pq.ParquetFile]:
     try:
         with files.open_input(place) as source:
             yield pq.ParquetFile(
-                source,
+                in_memory(source),
                 coerce_int96_timestamp_unit="us",
                 pre_buffer=files.is_remote(place),
                 buffer_size=0 if files.is_remote(place) else _BUFFER_BYTES,

@@ -100,7 +100,7 @@ class LoggedIntegers:
         """Parse nothing yet; leaves are the places of integers, such as `("minValues", "seq")`."""
         self._wanted = dict.fromkeys(leaves, pa.int64())
         self._texts = pa.chunked_array([], pa.string())
-        self._known = pa.table(self._parsed([]))
+        self._known: list[pa.Array] = []
 
     def of(self, live: pa.Table) -> dict[_Place, pa.Array]:
         """The integers of each file; null where it has none.
@@ -118,33 +118,29 @@ class LoggedIntegers:
         }
 
     def _of_texts(self, texts: pa.ChunkedArray) -> dict[_Place, pa.Array]:
-        if not self._known.num_rows:
-            self._texts, self._known = texts, pa.table(self._parsed(texts.chunks))
-            return self._columns()
+        # The texts are those of the snapshot, not copies of them.
+        self._known, self._texts = self._integers(texts), texts
+        return dict(zip(self._wanted, self._known, strict=True))
+
+    def _integers(self, texts: pa.ChunkedArray) -> list[pa.Array]:
+        """The integers of each text, one column for each leaf."""
+        if not len(self._texts):
+            return self._parsed(texts.chunks)
         before = pc.index_in(texts, value_set=self._texts)
         new = texts.filter(before.is_null())
-        known = pa.concat_tables([self._known, pa.table(self._parsed(new.chunks))])
         rows = before.fill_null(-1).to_numpy().astype(np.int64)
-        rows[rows < 0] = np.arange(self._known.num_rows, known.num_rows)
-        live = known.take(pa.array(rows)).combine_chunks()
-        # The texts are those of the snapshot, not copies of them.
-        self._texts, self._known = texts, live
-        return self._columns()
+        rows[rows < 0] = np.arange(len(self._texts), len(self._texts) + len(new))
+        at, columns = pa.array(rows), zip(self._known, self._parsed(new.chunks), strict=True)
+        return [pa.chunked_array(each).take(at).combine_chunks() for each in columns]
 
-    def _columns(self) -> dict[_Place, pa.Array]:
-        return {
-            leaf: self._known[str(number)].combine_chunks()
-            for number, leaf in enumerate(self._wanted)
-        }
-
-    def _parsed(self, chunks: Sequence[pa.StringArray]) -> dict[str, pa.Array]:
+    def _parsed(self, chunks: Sequence[pa.StringArray]) -> list[pa.Array]:
         """The integers in texts, one column for each leaf."""
-        pieces = list(_parsed(chunks, self._wanted))
+        pieces = [list(each.values()) for each in _parsed(chunks, self._wanted)]
+        if len(pieces) == 1:
+            return pieces[0]
         nothing = pa.array([], pa.int64())
-        return {
-            str(number): pa.concat_arrays([nothing, *(each[leaf] for each in pieces)])
-            for number, leaf in enumerate(self._wanted)
-        }
+        columns = zip(*pieces, strict=True) if pieces else ([] for _ in self._wanted)
+        return [pa.concat_arrays([nothing, *column]) for column in columns]
 
 
 def _widened(low: pa.Array, high: pa.Array, kind: str) -> tuple[pa.Array, pa.Array]:

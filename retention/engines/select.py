@@ -44,14 +44,17 @@ class Engines:
         Under `auto`, more than `local_limit` bytes to read select Spark, unless the active session cannot run the work.
         """
         from retention.engines.local import LocalEngine
+
+        if self._uses_spark(self._setting or setting, bytes_to_read, local_limit):
+            return self._spark_engine()
+        return LocalEngine()
+
+    def _uses_spark(self, wanted: EngineName, bytes_to_read: int, local_limit: int) -> bool:
+        if wanted != "auto" or bytes_to_read <= local_limit:
+            return wanted == "spark" and bytes_to_read > 0
         from retention.engines.spark.session import suits_work
 
-        wanted = self._setting or setting
-        if wanted == "local" or not bytes_to_read:
-            return LocalEngine()
-        if wanted == "auto" and (bytes_to_read <= local_limit or not suits_work()):
-            return LocalEngine()
-        return self._spark_engine()
+        return suits_work()
 
     def may_start_spark(self, setting: EngineName) -> bool:
         """Whether Spark may be used for work that only Spark can do."""

@@ -33,7 +33,11 @@ def rule_numbers(rules: pa.ChunkedArray) -> Array:
     Raises:
         ValueError: a name is not that of a rule.
     """
-    numbers = pc.index_in(rules.cast(pa.string()), value_set=_names())
+    by_name = rules.combine_chunks()
+    if pa.types.is_dictionary(by_name.type) and by_name.dictionary.equals(_names()):
+        numbers = by_name.indices
+    else:
+        numbers = pc.index_in(by_name.cast(pa.string()), value_set=_names())
     if numbers.null_count:
         raise ValueError("rule names an unknown rule")
     return numbers.to_numpy().astype(np.int64)

@@ -30,6 +30,7 @@ def veto(
         DamagedError: a file cannot be read.
     """
     vetoed = decided.under(vetoes)
-    open_spans = np.setdiff1d(np.flatnonzero(vetoed.ask), [answer.span for answer in known])
-    questions = [vetoed.question(int(span)) for span in open_spans]
+    answered = {answer.span for answer in known}
+    open_spans = (span for span in np.flatnonzero(vetoed.ask).tolist() if span not in answered)
+    questions = [vetoed.question(span) for span in open_spans]
     return Vetoed(vetoed, [*known, *asks(answer_question, vetoed.spans, questions)])

@@ -12,7 +12,7 @@ import pyarrow as pa
 from retention.storage import files
 from retention.storage.checksum import parse_json, stripped, verified, with_checksum, with_hash
 from retention.storage.crash_points import Step, reached
-from retention.storage.tables import decode_stream, encode_stream, in_shape
+from retention.storage.tables import decode_stream, encode_stream, in_memory, in_shape
 
 Value = TypeVar("Value")
 
@@ -176,7 +176,7 @@ class ParquetCodec:
         """Read a table with the schema's columns."""
         import pyarrow.parquet as pq
 
-        opened = pq.ParquetFile(source, page_checksum_verification=True)
+        opened = pq.ParquetFile(in_memory(source), page_checksum_verification=True)
         rows = opened.read(self.schema.names, use_threads=opened.metadata.num_rows > _FEW_ROWS)
         return SidecarRecord(_label_of(rows.schema), in_shape(rows, self.schema))
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 _NUMBERS = (pa.int32(), pa.int64())
+_SMALL_BYTES = 1 << 20
 
 
 def encoded(open_writer: Callable[[IO[bytes]], Any], tables: Iterable[pa.Table]) -> Iterator[bytes]:
@@ -67,6 +68,13 @@ def write_parquet(
     with pq.ParquetWriter(sink, schema, compression="zstd", **encodings(schema)) as writer:
         for table in chain([first], tables):
             writer.write_table(table.cast(schema))
+
+
+def in_memory(source: pa.NativeFile) -> pa.NativeFile:
+    """A file for random reads; a small one is read at once, because each of its columns would be a read of its own."""
+    if source.size() > _SMALL_BYTES:
+        return source
+    return pa.BufferReader(source.read_buffer())
 
 
 def in_shape(table: pa.Table, schema: pa.Schema) -> pa.Table:

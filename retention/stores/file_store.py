@@ -11,7 +11,6 @@ from typing import Protocol
 import pyarrow as pa
 
 from retention.core.inventory import Counters, DataFile
-from retention.core.table_updates import BeginTable
 from retention.datafile.expected_stats import expected_stats_of
 from retention.errors import BusyError, ForeignRowsError, UsageError
 from retention.ports import Lifetime, Store, Swap
@@ -221,6 +220,8 @@ def begin_again(store: Store) -> None:
     snapshot = store.snapshot()
     if not snapshot.counters.dropped_ns or snapshot.files.num_rows:
         return
+    from retention.core.table_updates import BeginTable
+
     swap = Swap(
         remove=LOGGED_FILES.empty_table(),
         add=FILE_STATS.empty_table(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.config.shared_directories import shared
+from retention.config.shared_directories import links_of, shared
 from retention.core import documents, file_records
 from retention.core.inventory import DataFile
 from retention.core.spoken_commands import given_up
@@ -162,21 +162,12 @@ def refuse_links_out(root: str, stream: str) -> None:
     if files.is_remote(root):
         return
     with as_storage_errors(root):
-        inside = Path(root).parent.resolve()
-        for place in _top(Path(root)):
-            if place.is_symlink() and not place.resolve().is_relative_to(inside):
+        for place in links_of(root):
+            if not place.resolve().is_relative_to(Path(root).parent.resolve()):
                 raise RefusedError(
                     f"{place}: this link of stream {stream} leads out of the warehouse, to {place.resolve()}; "
                     "nothing was read or changed; put the directory itself there"
                 )
-
-
-def _top(root: Path) -> Iterator[Path]:
-    """A stream's directories, and their direct entries."""
-    if root.is_dir():
-        for directory in (root, root / "messages", root / "_retention"):
-            yield directory
-            yield from directory.iterdir() if directory.is_dir() else ()
 
 
 def identities(table: pa.Table) -> list[tuple[str, int, int]]:

@@ -11,7 +11,6 @@ from typing import Protocol
 import pyarrow as pa
 
 from retention.core.inventory import DataFile, slot_of
-from retention.core.table_requirements import AssertStagingClaims
 from retention.core.vector_paths import (
     VECTOR_MARK,
     VectorPlace,
@@ -93,6 +92,8 @@ class StagedFiles:
         count = min((count for count in counts if count is not None), default=None)
         if count is None:
             return swap
+        from retention.core.table_requirements import AssertStagingClaims
+
         return replace(swap, requirements=[*swap.requirements, AssertStagingClaims(count)])
 
     @contextmanager

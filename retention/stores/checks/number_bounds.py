@@ -114,8 +114,8 @@ def _checks(layout: Layout, files: pa.Table) -> Iterator[tuple[str, pa.ChunkedAr
     for name, (low, high) in bounds.items():
         if name in files.column_names:
             column = files[name]
-            ends = pc.min_max(column).as_py()
-            if ends["min"] is not None and not low <= ends["min"] <= ends["max"] <= high:
+            ends = _ends(column)
+            if ends and not low <= ends[0] <= ends[1] <= high:
                 wrong = pc.or_(pc.less(column, low), pc.greater(column, high))
                 yield name, pc.fill_null(wrong, fill_value=False)
     if "bytes" in files.column_names:
@@ -124,6 +124,12 @@ def _checks(layout: Layout, files: pa.Table) -> Iterator[tuple[str, pa.ChunkedAr
         impossible = (size < 0) | (size > messages * MAX_SIZE)
         if impossible.any():
             yield "bytes", pa.chunked_array([impossible])
+
+
+def _ends(column: pa.ChunkedArray) -> tuple[int, int] | None:
+    """The lowest and the highest value; None without any."""
+    values = (column.drop_null() if column.null_count else column).to_numpy()
+    return (int(values.min()), int(values.max())) if len(values) else None
 
 
 def _refuse(layout: Layout, path: str, name: str, value: int) -> NoReturn:

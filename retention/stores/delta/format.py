@@ -18,11 +18,11 @@ from retention.stores.delta.store import DeltaStore
 from retention.stores.file_store import table_id_of
 from retention.stores.layout import Layout, StoreSettings, check_format, data_paths, is_ours
 from retention.stores.sidecar.stats_cache import StatisticsCache
-from retention.stores.table_format import Inspection
 
 if TYPE_CHECKING:
     from retention.stores.delta.dead_files import DeltaDeadFiles
     from retention.stores.delta.old_log import DeltaOldLog
+    from retention.stores.table_format import Inspection
 
 
 class DeltaFormat:
@@ -68,6 +68,7 @@ class DeltaFormat:
         from retention.stores.delta import properties
         from retention.stores.delta.commit_tokens import refuse_lost as refuse_lost_commits
         from retention.stores.delta.returned import refuse_returned
+        from retention.stores.table_format import Inspection
 
         record = check_format(layout, "delta")
         if not delta_table.exists(layout):

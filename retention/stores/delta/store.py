@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -42,7 +42,6 @@ from retention.stores.delta import commit_tokens
 from retention.stores.delta import counters as delta_transactions
 from retention.stores.delta import log as delta_history
 from retention.stores.delta import table as delta_table
-from retention.stores.delta.incremental import DeltaIncrementalInventory
 from retention.stores.delta.returned import find_returned, refuse_returned
 from retention.stores.delta.table import (
     DeltaHandle,
@@ -50,7 +49,6 @@ from retention.stores.delta.table import (
     FixedPlaces,
     OpenedBefore,
 )
-from retention.stores.describing import describe_missing
 from retention.stores.file_store import FileStore, begin_again, table_id_of
 from retention.stores.layout import Layout, StoreSettings
 from retention.stores.row_tombstones import has_records
@@ -58,6 +56,7 @@ from retention.stores.sidecar.stats_cache import StatisticsCache
 
 if TYPE_CHECKING:
     from retention.stores.delta.commit import CommitAttempt
+    from retention.stores.delta.incremental import DeltaIncrementalInventory
 
 ATTEMPTS = 20
 CHECKPOINT_EVERY = 10
@@ -76,7 +75,12 @@ class DeltaStore(FileStore):
         self._cache = StatisticsCache(layout, clock)
         self._grace_differs = False
         self._before = OpenedBefore()
-        self._ahead = DeltaIncrementalInventory(layout, self._cache, self.data_files, clock)
+
+    @cached_property
+    def _ahead(self) -> DeltaIncrementalInventory:
+        from retention.stores.delta.incremental import DeltaIncrementalInventory
+
+        return DeltaIncrementalInventory(self._layout, self._cache, self.data_files, self._clock)
 
     def version_token(self) -> VersionToken | None:
         """The newest version, with the digest of its log entry."""
@@ -161,6 +165,7 @@ class DeltaStore(FileStore):
         """Add full statistics to the snapshot's files, from the cache first."""
         from retention.stores.checks import duplicates, number_bounds
         from retention.stores.delta.commit import refuse_vectors
+        from retention.stores.describing import describe_missing
 
         refuse_vectors(self._layout, snapshot.handle, snapshot.files)
         index.refuse_nulls(self._layout, snapshot.files)

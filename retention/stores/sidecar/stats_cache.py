@@ -21,6 +21,7 @@ _KEEP_MS = 86_400_000
 _SMALL_ROWS = 4_096
 _KEY = ["partition", "segment", "file_bytes", "modified_ms"]
 _LEARNED = [name for name in FILE_STATS.names if name not in LOGGED_FILES.names]
+_COMPARED = [*_KEY, *_LEARNED]
 
 
 class StatisticsCache:
@@ -178,20 +179,24 @@ def _clock_of(name: str) -> int:
 def _split_known(live: pa.Table, known: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The statistics in `known` for files in `live`, and the rows of `live` without any."""
     at = pc.index_in(live["path"], value_set=known["path"])
-    hit = pc.is_valid(at)
-    for name in _KEY:
-        hit = pc.and_(hit, pc.equal(known[name].take(at), live[name]))
-    for name in [name for name in EXPECTED_COLUMNS if name in live.column_names]:
+    paired, hit = known.select(_COMPARED).take(at), pc.is_valid(at)
+    # Equal columns need no comparison by rows.
+    differing = [
+        name
+        for name in (*_KEY, *EXPECTED_COLUMNS)
+        if name in live.column_names and not live[name].equals(paired[name])
+    ]
+    for name in differing:
+        same = pc.equal(paired[name], live[name])
         # If the log differs, the file itself is read.
-        same = pc.equal(known[name].take(at), live[name])
-        hit = pc.and_(hit, pc.or_kleene(pc.is_null(live[name]), same))
+        hit = pc.and_(hit, same if name in _KEY else pc.or_kleene(pc.is_null(live[name]), same))
     hit = pc.fill_null(hit, fill_value=False)
     if pc.all(hit, min_count=0).as_py():
-        return _completed(live, known, at), live.slice(0, 0)
-    return _completed(live.filter(hit), known, at.filter(hit)), live.filter(pc.invert(hit))
+        return _completed(live, paired), live.slice(0, 0)
+    return _completed(live.filter(hit), paired.filter(hit)), live.filter(pc.invert(hit))
 
 
-def _completed(identified: pa.Table, known: pa.Table, at: pa.ChunkedArray) -> pa.Table:
-    """Logged files, each with the statistics from its row `at` of `known`; shape `FILE_STATS`."""
-    learned = [known[name].take(at) for name in _LEARNED]
-    return pa.table([*identified.select(LOGGED_FILES.names).columns, *learned], schema=FILE_STATS)
+def _completed(identified: pa.Table, paired: pa.Table) -> pa.Table:
+    """Logged files with the statistics in the same rows of another table; shape `FILE_STATS`."""
+    columns = [*(identified[name] for name in LOGGED_FILES.names), *map(paired.column, _LEARNED)]
+    return pa.Table.from_arrays(columns, schema=FILE_STATS)

@@ -63,6 +63,18 @@ def test_a_path_is_known_by_the_row_of_that_very_file_among_several(tmp_path: Pa
     assert known.match(logged(stats("a", modified_ms=5)))[0].num_rows == 0
 
 
+def test_a_file_is_known_only_if_the_log_has_the_same_numbers_or_none(
+    known: StatisticsCache,
+) -> None:
+    """Rows: one without numbers in the log, one with the same, and one with another highest sequence."""
+    known.add(pa.concat_tables([stats("a"), stats("b"), stats("c")]))
+    highest = pa.array([None, 1, 2], pa.int64())
+    live = logged(stats("a"), stats("b"), stats("c")).append_column("max_seq", highest)
+    found, missing = known.match(live)
+    assert found["path"].to_pylist() == ["a", "b"]
+    assert missing["path"].to_pylist() == ["c"]
+
+
 def test_an_empty_cache_knows_nothing(known: StatisticsCache) -> None:
     found, missing = known.match(logged(stats("a")))
     assert (found.num_rows, missing.num_rows) == (0, 1)
