@@ -99,7 +99,7 @@ def _lags(
             return table_lag(warehouse.table(name).state(as_of_ns))
         return lag_of(warehouse.log(name).opened, as_of_ns)
 
-    at_a_time = files.read_parallelism(warehouse.location)
+    at_a_time = files.streams_at_once(warehouse.location)
     outcomes = ask_concurrently(names, ask, warehouse.clock, at_a_time, "measuring lags")
     return {outcome.stream: outcome for outcome in outcomes}
 

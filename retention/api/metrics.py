@@ -74,7 +74,7 @@ def _measured(
             [outcome.stream for outcome in outcomes],
             measured,
             warehouse.clock,
-            files.read_parallelism(warehouse.location),
+            files.streams_at_once(warehouse.location),
             f"measuring {nouns}",
         )
 

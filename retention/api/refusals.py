@@ -30,7 +30,7 @@ def foretold(
         by_name,
         lambda name: refusal_of(warehouse.log(name).opened, by_name[name], guards),
         warehouse.clock,
-        files.read_parallelism(warehouse.location),
+        files.streams_at_once(warehouse.location),
         "looking for refusals",
     )
     return {outcome.stream: outcome for outcome in outcomes}

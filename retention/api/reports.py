@@ -102,7 +102,7 @@ class Reports(StreamSelection):
                 return overview_of_table(self.table(name).opened, as_of_ns)
             return overview_of(self._known(name), as_of_ns)
 
-        at_a_time = files.read_parallelism(self.location)
+        at_a_time = files.streams_at_once(self.location)
         return act_concurrently([*streams, *tables], ask, self.clock, at_a_time)
 
     def _section(self, overview: Overview, as_of_ns: int) -> Section:

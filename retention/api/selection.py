@@ -51,7 +51,7 @@ class StreamSelection(ABC):
         names = [name for name in self.streams() if name not in listed]
         roots = [files.join(self.location, "streams", path_name(name)) for name in names]
         ask = partial(other_owner, current=self.config.owner, now_ns=self.clock())
-        owners = in_threads(ask, roots, files.read_parallelism(self.location))
+        owners = in_threads(ask, roots, files.streams_at_once(self.location))
         return [name for name, owner in zip(names, owners, strict=True) if owner is None]
 
     def unlisted(self, names: Iterable[str] = (), tags: Iterable[str] = ()) -> list[str]:

@@ -149,7 +149,7 @@ class TablePasses(StreamSelection):
     def _at_once(
         self, names: Iterable[str] | None, ask: Callable[[str], Any]
     ) -> list[Outcome[Any]]:
-        at_a_time = files.read_parallelism(self.location)
+        at_a_time = files.streams_at_once(self.location)
         return Outcomes(act_concurrently(self._named_tables(names), ask, self.clock, at_a_time))
 
     def _named_tables(self, names: Iterable[str] | None) -> list[str]:

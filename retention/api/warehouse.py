@@ -251,7 +251,7 @@ class Warehouse(
             def act(name: str) -> Plan:
                 return plan_stream(self._known(name), instant, engines)
 
-            at_a_time = files.read_parallelism(self.location)
+            at_a_time = files.streams_at_once(self.location)
             return Outcomes(act_concurrently(self._named(names), act, self.clock, at_a_time, watch))
 
     def apply(

@@ -59,7 +59,7 @@ class WarehousePicture(StreamSelection):
         def ask(name: str) -> ShownState:
             return ShownState(**vars(state_of(self._known(name), instant)))
 
-        at_a_time = files.read_parallelism(self.location)
+        at_a_time = files.streams_at_once(self.location)
         states = ask_concurrently(streams, ask, self.clock, at_a_time, "reading states of streams")
         return WarehouseState([*states, *self.table_states(tables, instant)])
 
@@ -77,7 +77,7 @@ class WarehousePicture(StreamSelection):
         def ask(name: str) -> Measured:
             return _stream(self._known(name), instant)
 
-        at_a_time = files.read_parallelism(self.location)
+        at_a_time = files.streams_at_once(self.location)
         streams = act_concurrently(self.chosen(), ask, self.clock, at_a_time)
         tables = self.table_states(None, instant)
         measured = [each.value for each in streams if each.value is not None]
