@@ -53,6 +53,8 @@ for outcome in outcomes:
 dropped = sum(outcome.value.header.segments.dropped for outcome in outcomes)
 """
 APPLY = """
+import retention.apply.run, retention.apply.execute, retention.apply.stage, retention.stores.delta.commit
+before, processor = time.perf_counter(), time.process_time()
 [outcome] = retention.api.warehouse.open_warehouse(place).apply(None, as_of=instant)
 assert outcome.error is None, outcome.error
 dropped = outcome.value.segments["dropped"]
