@@ -70,11 +70,10 @@ def _put_object(place: str, content: bytes, token: str) -> bool:
         UnauthenticatedError,
     )
 
-    directory, _, name = place.rpartition("/")
-    store = object_store(directory)
+    store, key = object_store(place)
     for pause_s in (*_PAUSES_S, None):
         try:
-            obstore.put(store, name, content, mode="create")
+            obstore.put(store, key, content, mode="create")
         except (NotSupportedError, PermissionDeniedError, UnauthenticatedError) as error:
             raise storage_error(place, error) from error
         except BaseError as error:

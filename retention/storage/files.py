@@ -16,6 +16,7 @@ from retention.errors import UsageError
 from retention.errors.printable import NO_CREDENTIALS, has_credentials
 from retention.storage import fsync, local
 from retention.storage.errors import as_storage_errors
+from retention.storage.objects import read_object
 from retention.storage.places import ON_S3, refused_scheme
 from retention.storage.s3 import file_system, has_bucket
 from retention.storage.s3 import storage_options as _storage_options
@@ -32,6 +33,8 @@ sync_directory = fsync.sync_directory
 _NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 _HELD_BYTES = 8 << 20
 """The maximum bytes to buffer in memory before an upload; more are buffered in a temporary file."""
+_REQUESTS_AT_ONCE = 8
+"""The requests of a process that wait for an object store's answers together."""
 _MISSING = (FileNotFoundError, NotADirectoryError)
 
 
@@ -59,7 +62,7 @@ def read_parallelism(location: str) -> int:
     Threads pay off for the latency of an object store. A disk answers at once, and threads only contend for the
     interpreter's lock.
     """
-    return 8 if is_remote(location) else 2
+    return _REQUESTS_AT_ONCE if is_remote(location) else 2
 
 
 def streams_at_once(location: str) -> int:
@@ -68,7 +71,7 @@ def streams_at_once(location: str) -> int:
     On a disk each reads its files in threads of its own, and a second stream beside it contends for the interpreter's
     lock: plans of many small streams take a third more processor time.
     """
-    return 8 if is_remote(location) else 1
+    return _REQUESTS_AT_ONCE if is_remote(location) else 1
 
 
 def join(base: str, *parts: str) -> str:
@@ -135,7 +138,7 @@ def read_bytes(location: str) -> bytes | None:
     """The whole content of a file, None if there is no such file; never a mixture with a concurrent replacement."""
     try:
         with as_storage_errors(location, FileNotFoundError):
-            return (_read_replaced if is_remote(location) else _read)(location)
+            return (read_object if is_remote(location) else _read)(location)
     except FileNotFoundError:
         return None
 
@@ -147,31 +150,6 @@ def read_unchanging(location: str) -> bytes | None:
             return _read(location)
     except FileNotFoundError:
         return None
-
-
-def _read_replaced(location: str) -> bytes:
-    """The content of an object, read again if it was replaced meanwhile.
-
-    PyArrow requests the length first. If the object is shorter by then, it fills in zeros; if longer, it reads only a
-    part.
-    """
-    while True:
-        with open_input(location) as source:
-            version = source.metadata()
-            try:
-                content = bytes(source.read())
-            except OSError:
-                if _version(location) == version:
-                    raise
-                continue
-        if _version(location) == version:
-            return content
-
-
-def _version(location: str) -> object:
-    """The version of an object: the store's length, time and ETag."""
-    with open_input(location) as source:
-        return source.metadata()
 
 
 def _read(location: str) -> bytes:

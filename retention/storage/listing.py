@@ -73,15 +73,15 @@ def _objects(location: str) -> list[ListedFile]:
     from obstore.exceptions import BaseError
 
     try:
-        store = object_store(location)
+        store, key = object_store(location)
         listed = [
             ListedFile(
-                str(meta["path"]),
+                str(meta["path"]).removeprefix(f"{key}/"),
                 int(meta["size"]),
                 int(meta["last_modified"].timestamp() * 1_000) * 1_000_000,
                 (meta["e_tag"] or "").strip('"'),
             )
-            for page in obstore.list(store)
+            for page in obstore.list(store, key or None)
             for meta in page
         ]
     except BaseError:

@@ -143,18 +143,22 @@ def region() -> str:
     return named or _profile().get("region") or "us-east-1"
 
 
-def object_store(location: str) -> S3Store:
-    """The client for conditional puts below an `s3://` location; it does not read profiles by itself."""
-    from obstore.store import S3Store
+def object_store(location: str) -> tuple[S3Store, str]:
+    """The client of the bucket of an `s3://` location, for requests that Arrow cannot make, and the location's key.
 
-    has_keys = bool(os.environ.get("AWS_ACCESS_KEY_ID"))
-    return S3Store.from_url(
-        location,
-        region=region(),
-        **({} if has_keys else _profile_keys() or _profile_provider()),
-        client_options={"allow_http": True},
-        retry_config={"max_retries": 3},
-    )
+    Keys are taken as they are: a percent sign encodes nothing. The client is kept for its connections.
+    """
+    bucket, _, key = location.partition("://")[2].rstrip("/").partition("/")
+    environment = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    keys = {} if environment.get("AWS_ACCESS_KEY_ID") else _profile_keys()
+    return _bucket_client(bucket, region(), (*environment.items(),), (*keys.items(),)), key
+
+
+def only_arrow_finds_credentials() -> bool:
+    """Whether the credentials are in a profile that other clients read through boto3, which is not installed."""
+    if os.environ.get("AWS_ACCESS_KEY_ID") or _profile_keys():
+        return False
+    return bool(_PROVIDERS & _profile().keys()) and not _profile_provider()
 
 
 def _profile_keys() -> dict[str, Any]:
@@ -203,3 +207,22 @@ def _client(endpoint: str, region: str) -> fs.S3FileSystem:
     override = {"endpoint_override": host, "scheme": scheme} if separator else {}
     # Small files are uploaded in one request, not in three.
     return fs.S3FileSystem(region=region, allow_delayed_open=True, **override)
+
+
+@cache
+def _bucket_client(
+    bucket: str,
+    region: str,
+    environment: tuple[tuple[str, str], ...],
+    keys: tuple[tuple[str, str], ...],
+) -> S3Store:
+    from obstore.store import S3Store
+
+    has_keys = keys or dict(environment).get("AWS_ACCESS_KEY_ID")
+    return S3Store(
+        bucket,
+        region=region,
+        **(dict(keys) if has_keys else _profile_provider()),
+        client_options={"allow_http": True},
+        retry_config={"max_retries": 3},
+    )

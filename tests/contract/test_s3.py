@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle
+from threading import Event
 
 import polars as pl
 import pyarrow as pa
@@ -12,7 +15,7 @@ from retention.api.warehouse import open_warehouse
 from retention.core.inventory import ReadCount
 from retention.errors import BusyError, ConflictError, RefusedError, UsageError
 from retention.ports import Store
-from retention.storage import files
+from retention.storage import files, objects
 from retention.stores import StoreSettings, open_store
 from retention.stores.lease import lease
 from tests.contract.conftest import NOW_NS
@@ -78,10 +81,10 @@ def test_a_living_holder_keeps_its_lease_and_a_dead_one_loses_it(root: str) -> N
 
 
 @pytest.mark.parametrize(("before", "after"), [(b"long" * 9, b"short"), (b"short", b"long" * 9)])
-def test_a_file_that_is_replaced_while_it_is_read_is_read_whole(
+def test_a_file_that_is_replaced_while_arrow_reads_it_is_read_whole(
     bucket: str, monkeypatch: pytest.MonkeyPatch, before: bytes, after: bytes
 ) -> None:
-    place, opened, meanwhile = f"{bucket}/a.json", files.open_input, [after]
+    place, opened, meanwhile = f"{bucket}/a.json", objects._opened, [after]
     files.replace(place, before)
 
     def opened_late(location: str) -> pa.NativeFile:
@@ -90,8 +93,27 @@ def test_a_file_that_is_replaced_while_it_is_read_is_read_whole(
             files.replace(place, meanwhile.pop())
         return source
 
-    monkeypatch.setattr(files, "open_input", opened_late)
+    monkeypatch.setattr(objects, "only_arrow_finds_credentials", lambda: True)
+    monkeypatch.setattr(objects, "_opened", opened_late)
     assert files.read_bytes(place) == after
+
+
+def test_a_file_that_is_replaced_again_and_again_is_always_read_whole(bucket: str) -> None:
+    place, contents, is_over = f"{bucket}/a.json", (b"long" * 9, b"short"), Event()
+    files.replace(place, contents[0])
+
+    def replace() -> None:
+        for content in cycle(contents):
+            if is_over.is_set():
+                return
+            files.replace(place, content)
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(replace)
+        try:
+            assert {files.read_bytes(place) for _ in range(50)} <= set(contents)
+        finally:
+            is_over.set()
 
 
 def test_names_that_need_escapes_are_refused_on_object_stores() -> None:

@@ -10,13 +10,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import boto3
 
 from retention.storage import files
 
 BUCKET = "lake"
+_SERVER = Path(__file__).with_name("s3_server.py")
 _PATIENCE_S = 300
 """A busy machine starts the server slowly."""
 
@@ -33,7 +34,7 @@ def object_store() -> Iterator[dict[str, str]]:
         "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_REGION": "us-east-1",
     }
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    command = [sys.executable, str(_SERVER), "-H", "127.0.0.1", "-p", str(port)]
     quiet = os.environ | {"PYTHONWARNINGS": "ignore"}
     with subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=quiet

@@ -11,14 +11,12 @@ from pathlib import Path
 
 import obstore
 from obstore.exceptions import AlreadyExistsError
-from obstore.store import S3Store
 
 from retention.storage import files
 from retention.storage.s3 import object_store
 
 TRIAL = ".retention-trial-"
 """The name prefix of trial directories; one remains only if its trial was killed."""
-_KEY = "put"
 
 
 @contextmanager
@@ -94,15 +92,16 @@ def commits_exclude(place: str) -> bool:
     """
     if not files.is_remote(place):
         return links_exclude(place)
-    store = object_store(place)
-    answers = [_is_put(store, content) for content in (b"1", b"2")]
+    location = files.join(place, "put")
+    answers = [_is_put(location, content) for content in (b"1", b"2")]
     # After a lost response, the retry of the first put meets its own content.
-    return not answers[1] and bytes(obstore.get(store, _KEY).bytes()) == b"1"
+    return not answers[1] and files.read_bytes(location) == b"1"
 
 
-def _is_put(store: S3Store, content: bytes) -> bool:
+def _is_put(location: str, content: bytes) -> bool:
+    store, key = object_store(location)
     try:
-        obstore.put(store, _KEY, content, mode="create")
+        obstore.put(store, key, content, mode="create")
     except AlreadyExistsError:
         return False
     return True
