@@ -37,7 +37,7 @@ from retention.storage.crash_points import Step, reached
 from retention.storage.digesting import digesting_beside
 from retention.storage.errors import first_line, is_of_storage, storage_error
 from retention.storage.sidecar import Sidecar
-from retention.storage.tables import delta_encodings
+from retention.storage.tables import delta_encodings, in_memory
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -183,11 +183,7 @@ def _has_few_subjects(opened: pq.ParquetFile) -> bool:
 
 
 def _read_if_small(file: DataFile) -> pa.NativeFile:
-    content = open_bytes(file)
-    if content.size() > SMALL_BYTES:
-        return content
-    with content:
-        return pa.BufferReader(content.read_buffer())
+    return in_memory(open_bytes(file), SMALL_BYTES)
 
 
 def open_bytes(file: DataFile) -> pa.NativeFile:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
 from retention.core.progress import with_progress
 from retention.erasure.encodings import FORMS, MAX_GROWTH, RAW, unescaped
@@ -18,6 +17,7 @@ from retention.erasure.readable import UndecodableError, View, views
 from retention.errors import StorageError
 from retention.storage import files
 from retention.storage.parallel import in_threads
+from retention.storage.tables import in_memory
 
 _AT_HAND_BYTES = 16 << 20
 BYTES = "bytes"
@@ -85,7 +85,7 @@ class _FileSearch:
         self.search_text(path)
         try:
             with files.reading(self.location) as opened:
-                for view in views(_at_hand(opened)):
+                for view in views(in_memory(opened, _AT_HAND_BYTES)):
                     length = self._search(view)
                     if view.name == BYTES:
                         self.bytes_raw += length
@@ -136,11 +136,6 @@ class _FileSearch:
         form = self.index.forms[match.form].name
         words = escapes if escapes and form == RAW.name else (*escapes, form)
         self.findings.add(Finding(self.location, kind, " ".join(words), view.name, offset))
-
-
-def _at_hand(source: pa.NativeFile) -> pa.NativeFile:
-    """The content of an open file, which several views read: in memory, unless it is long."""
-    return source if source.size() > _AT_HAND_BYTES else pa.BufferReader(source.read_buffer())
 
 
 def search(places: Sequence[str], needles: Needles, *, spared: Sequence[str] = ()) -> SearchResult:

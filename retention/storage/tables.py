@@ -70,9 +70,9 @@ def write_parquet(
             writer.write_table(table.cast(schema))
 
 
-def in_memory(source: pa.NativeFile) -> pa.NativeFile:
-    """A file for random reads; a small one is read at once, because each of its columns would be a read of its own."""
-    if source.size() > _SMALL_BYTES:
+def in_memory(source: pa.NativeFile, most_bytes: int = _SMALL_BYTES) -> pa.NativeFile:
+    """A file for random reads; one of at most `most_bytes` is read at once, because each column would be a read."""
+    if source.size() > most_bytes:
         return source
     return pa.BufferReader(source.read_buffer())
 
