@@ -166,15 +166,16 @@ def _state_of(opened: OpenedStream, as_of_ns: int) -> State:
     position = locate(opened)
     files = position.inventory.files
     lag, ahead, overdue = _behind_and_ahead(opened, position.inventory, as_of_ns)
+    bucket = _bucket(opened, files)
     return State(
         stream=opened.name,
         **vars(contents_of(files, position.next_seq)),
-        num_subjects=count_subjects(opened, position.inventory),
+        num_subjects=bucket.keys if bucket else count_subjects(opened, position.inventory),
         segments=files.group_by(["partition", "segment"]).aggregate([]).num_rows,
         lag=lag,
         format=opened.config.format,
         version=position.snapshot.version,
-        bucket=_bucket(opened, files),
+        bucket=bucket,
         forecast=ahead,
         removed_seq=position.inventory.counters.removed.get(PARTITION),
         overdue=overdue,
