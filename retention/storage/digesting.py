@@ -63,10 +63,10 @@ class DigestingSink(io.RawIOBase):
 
 
 class SinkBeside(io.RawIOBase):
-    """Passes bytes on to a sink and to a digest, in a thread of its own once there are many; see `digesting_beside`."""
+    """Passes bytes on to a sink, in a thread of its own once there are many; see `digesting_beside`."""
 
-    def __init__(self, sink: Any, digest: hashlib._Hash, thread: ThreadPoolExecutor) -> None:
-        self._sink, self._digest, self._thread = sink, digest, thread
+    def __init__(self, sink: DigestingSink, thread: ThreadPoolExecutor) -> None:
+        self._sink, self._thread = sink, thread
         self._held: list[bytes] = []
         self._held_bytes = self._position = 0
         self._passing: deque[Future[None]] = deque()
@@ -102,7 +102,6 @@ class SinkBeside(io.RawIOBase):
 
     def _pass_on(self, pieces: list[bytes]) -> None:
         for piece in pieces:
-            self._digest.update(piece)
             self._sink.write(piece)
 
 
@@ -115,6 +114,6 @@ def digesting_beside(sink: Any, digest: hashlib._Hash) -> Iterator[SinkBeside]:
         digest: gets all bytes, in order.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="digest") as thread:
-        beside = SinkBeside(sink, digest, thread)
+        beside = SinkBeside(DigestingSink(sink, digest), thread)
         yield beside
         beside.settle()
