@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,9 @@ from retention.schemas.messages import RULE_COLUMNS
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
 
 @dataclass(frozen=True)
 class HiddenRows:
@@ -32,7 +36,7 @@ class HiddenRows:
     location: str
     """The location of the file with the vector."""
     offset: int
-    seqs: np.ndarray | None = None
+    seqs: np.ndarray | None = field(default=None, compare=False, repr=False)
     """The sequences of the file's rows, in its order, if they are in memory."""
 
     def read(self) -> np.ndarray:
@@ -46,7 +50,7 @@ class HiddenRows:
     @cached_property
     def _ranges(self) -> np.ndarray:
         dead = read_stored(self.location, self.offset)
-        stored = _seqs(self.file) if self.seqs is None else self.seqs
+        stored = _seqs(self.file, open_messages(self.file)) if self.seqs is None else self.seqs
         if dead and dead.max() >= len(stored):
             raise DamagedError(
                 f"{self.location}: the deletion vector at offset {self.offset} hides row {dead.max():,} of "
@@ -58,12 +62,18 @@ class HiddenRows:
         return np.stack([seqs[starts], seqs[ends]], axis=1)
 
 
-def hiding_rows(file: DataFile) -> DataFile:
-    """The file with the rows hidden that its vector hides; unchanged if its path names no vector."""
+def hiding_rows(file: DataFile, seqs: np.ndarray | None = None) -> DataFile:
+    """The file with the rows hidden that its vector hides; unchanged if its path names no vector.
+
+    Args:
+        file: the file.
+        seqs: the sequences of all its rows, in its order, if they are in memory.
+    """
     place = vector_place(file.path)
     if place is None:
         return file
-    return replace(file, hidden=HiddenRows(_whole(file), _location(file, place), place.offset))
+    hidden = HiddenRows(_whole(file), _location(file, place), place.offset, seqs)
+    return replace(file, hidden=hidden)
 
 
 def rewrite_or_hide(task: RewriteTask) -> RewriteResult:
@@ -79,13 +89,13 @@ def rewrite_or_hide(task: RewriteTask) -> RewriteResult:
 
 def _hide(task: RewriteTask, target: DataFile, place: VectorPlace) -> RewriteResult:
     """Write the vector of a file that loses rows, then read it back and describe the rows that it leaves."""
-    opened, seqs = open_messages(_whole(target)), _seqs(_whole(target))
+    opened = open_messages(_whole(target))
+    seqs = _seqs(_whole(target), opened)
     dead = np.flatnonzero(in_ranges(seqs, task.with_ranges().gone))
     write_stored(_location(target, place), BitMap64(dead))
-    hidden = HiddenRows(_whole(target), _location(target, place), place.offset, seqs)
     recorded = digest_at(task.source.digest_location).load()
     sha256 = None if recorded is None else recorded.sha256
-    described = describe(replace(target, hidden=hidden, sha256=sha256))
+    described = describe(replace(hiding_rows(target, seqs), sha256=sha256))
     reached(Step.ROWS_HIDDEN)
     cost = compressed_bytes(opened, ["seq"]) + compressed_bytes(opened, RULE_COLUMNS)
     return RewriteResult([described.stats], ReadCount(1, cost))
@@ -102,9 +112,9 @@ def _location(file: DataFile, place: VectorPlace) -> str:
     return files.join(file.location.removesuffix(data_path(file.path)).rstrip("/"), place.path)
 
 
-def _seqs(file: DataFile) -> np.ndarray:
+def _seqs(file: DataFile, opened: pq.ParquetFile) -> np.ndarray:
     """The sequences of a file's rows, in the order of the file."""
     try:
-        return open_messages(file).read(columns=["seq"])["seq"].to_numpy()
+        return opened.read(columns=["seq"])["seq"].to_numpy()
     except (OSError, pa.ArrowException) as error:
         raise unreadable_error(file, error) from error
