@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -89,8 +89,13 @@ def fingerprint(directory: Path) -> list[tuple[str, int, int]]:
 
 def survivors(files: list[Path]) -> tuple[int, int]:
     """The number of messages in data files, and the sum of their sequences."""
-    columns = [pq.ParquetFile(file).read(columns=["seq"])["seq"].to_numpy() for file in files]
-    return sum(len(column) for column in columns), sum(int(column.sum()) for column in columns)
+    return totals_of(pq.ParquetFile(file).read(columns=["seq"])["seq"].to_numpy() for file in files)
+
+
+def totals_of(parts: Iterable[np.ndarray]) -> tuple[int, int]:
+    """The number of sequences, and their sum."""
+    columns = list(parts)
+    return sum(map(len, columns)), sum(int(column.sum()) for column in columns)
 
 
 def table_figures(files: list[Path]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from deltalake import DeltaTable, TableFeatures
 
 import retention
 from benchmarks.contenders.contender import DeltaContender
-from benchmarks.data import copy_warehouse, messages_of, ttl_settings, write_config
+from benchmarks.data import copy_warehouse, messages_of, totals_of, ttl_settings, write_config
 from benchmarks.tasks import ALL_NAMES, COMPACT_NAMES, NAMES, STREAM, TTL_NAMES, Task
 from retention.engines.select import EngineName
 
@@ -65,5 +65,4 @@ class LocalWithVectors(Local):
     def survivors(self, place: Path) -> tuple[int, int]:
         """The number of messages that vectors leave, and the sum of their sequences."""
         stream = retention.open_warehouse(place, engine=self.engine).stream(STREAM)
-        columns = [table["seq"].to_numpy() for table in stream.messages()]
-        return sum(map(len, columns)), sum(int(column.sum()) for column in columns)
+        return totals_of(table["seq"].to_numpy() for table in stream.messages())

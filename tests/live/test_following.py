@@ -12,7 +12,7 @@ import pytest
 
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.stores.lease import lease
-from tests.support.followers import Follower, wait_until
+from tests.support.followers import Follower, followers, wait_until
 from tests.support.nats_process import Admin, NatsProcess, admin, nats_process
 from tests.support.sandboxes import NOW, configured
 
@@ -45,15 +45,8 @@ def warehouse(server: NatsProcess, tmp_path: Path) -> Warehouse:
 
 @pytest.fixture
 def follow(tmp_path: Path) -> Iterator[Callable[..., Follower]]:
-    started: list[Follower] = []
-
-    def start(*options: str) -> Follower:
-        started.append(Follower(tmp_path, "nats", options))
-        return started[-1]
-
-    yield start
-    for each in started:
-        each.kill()
+    with followers(tmp_path, "nats") as start:
+        yield start
 
 
 def held(warehouse: Warehouse, name: str) -> int:

@@ -13,7 +13,7 @@ from retention.api.warehouse import Warehouse, open_warehouse
 pytest.importorskip("apache_iggy")
 from apache_iggy import SendMessage
 
-from tests.support.followers import Follower, wait_until
+from tests.support.followers import Follower, followers, wait_until
 from tests.support.iggy_server import PASSWORD, PROGRAM, STREAM, USER, IggyServer
 
 pytestmark = [
@@ -50,15 +50,8 @@ def warehouse(tmp_path: Path, server: IggyServer, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture
 def follow(tmp_path: Path) -> Iterator[Callable[..., Follower]]:
-    started: list[Follower] = []
-
-    def start(*names: str) -> Follower:
-        started.append(Follower(tmp_path, "iggy", names=names))
-        return started[-1]
-
-    yield start
-    for each in started:
-        each.kill()
+    with followers(tmp_path, "iggy") as start:
+        yield start
 
 
 def fill(server: IggyServer, *topics: str) -> None:

@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 PATIENCE_S = 120.0
@@ -16,15 +17,15 @@ PATIENCE_S = 120.0
 class Follower:
     """`retention sync KIND --follow` as a process, and its output in files."""
 
-    def __init__(
-        self, folder: Path, kind: str, options: Sequence[str] = (), names: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, folder: Path, kind: str, words: Sequence[str]) -> None:
         self._out, self._err = folder / "out", folder / "err"
         program = str(Path(sys.executable).with_name("retention"))
-        words = [program, "--config", str(folder / "retention.yaml"), *options]
+        config = str(folder / "retention.yaml")
         with self._out.open("w") as out, self._err.open("w") as err:
             self.process = subprocess.Popen(
-                [*words, "sync", kind, *names, "--follow"], stdout=out, stderr=err
+                [program, "--config", config, "sync", kind, *words, "--follow"],
+                stdout=out,
+                stderr=err,
             )
 
     @property
@@ -53,6 +54,20 @@ class Follower:
         """End it, if it has not ended."""
         self.process.kill()
         self.process.wait()
+
+
+@contextmanager
+def followers(folder: Path, kind: str) -> Iterator[Callable[..., Follower]]:
+    """A function that starts a follower with further words of its command; all are ended after the block."""
+    started: list[Follower] = []
+
+    def start(*words: str) -> Follower:
+        started.append(Follower(folder, kind, words))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.kill()
 
 
 def wait_until(holds: Callable[[], bool], follower: Follower) -> None:
