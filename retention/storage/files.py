@@ -16,7 +16,6 @@ from retention.errors import UsageError
 from retention.errors.printable import NO_CREDENTIALS, has_credentials
 from retention.storage import fsync, local
 from retention.storage.errors import as_storage_errors
-from retention.storage.objects import read_object
 from retention.storage.places import ON_S3, refused_scheme
 from retention.storage.s3 import file_system, has_bucket
 from retention.storage.s3 import storage_options as _storage_options
@@ -138,7 +137,7 @@ def read_bytes(location: str) -> bytes | None:
     """The whole content of a file, None if there is no such file; never a mixture with a concurrent replacement."""
     try:
         with as_storage_errors(location, FileNotFoundError):
-            return (read_object if is_remote(location) else _read)(location)
+            return (_read_object if is_remote(location) else _read)(location)
     except FileNotFoundError:
         return None
 
@@ -150,6 +149,12 @@ def read_unchanging(location: str) -> bytes | None:
             return _read(location)
     except FileNotFoundError:
         return None
+
+
+def _read_object(location: str) -> bytes:
+    from retention.storage.objects import read_object
+
+    return read_object(location)
 
 
 def _read(location: str) -> bytes:
