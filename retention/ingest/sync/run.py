@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
+from retention.context.known_end import LastCommit
 from retention.core.spoken_commands import command
 from retention.core.wording import counted
 from retention.datafile.segment_writer import PARTITION
@@ -145,6 +146,7 @@ class SyncRun:
         self._is_restored = start.is_restored
         self._known = _known_gaps(remote, info)
         self._missed = NONE_MISSED
+        self._last: LastCommit | None = None
         self._messages = self._bytes = self._commits = 0
 
     def follow(self, stop: Stop) -> bool:
@@ -308,10 +310,10 @@ class SyncRun:
     def _commit(self, checked: _CheckedBatch) -> Appended:
         opened, start, batch = self._opened, self.start, checked.batch
         identity = identity_of(checked.info, batch.until, start.kept)
-        with appending(opened, identity, "sync") as append:
+        with appending(opened, identity, "sync", last=self._last) as append:
             for attempt in append.attempts():
-                refuse_moved(opened, attempt.position, start)
-                ends = JetStream.of(opened.config).ends(attempt.position.tail(PARTITION))
+                refuse_moved(opened, attempt.end, start)
+                ends = JetStream.of(opened.config).ends(attempt.end.tail(PARTITION))
                 staged = batch.stage(attempt.staging, ends)
                 append.commit(replace(staged, next_seq={PARTITION: batch.until + 1}))
         if append.done.duplicate:
@@ -319,6 +321,7 @@ class SyncRun:
                 f"{opened.name}: another sync of it committed meanwhile; each message was stored once; let one run at "
                 "a time"
             )
+        self._last = append.last
         return append.done
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -31,9 +32,11 @@ from retention.ports import (
     Returned,
     Snapshot,
     Swap,
+    TableHead,
     VersionToken,
 )
-from retention.schemas.files import LOGGED_FILES
+from retention.schemas.empty import empty_table
+from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from retention.storage import files
 from retention.storage.errors import first_line
 from retention.storage.signals import uninterrupted
@@ -257,14 +260,43 @@ class DeltaStore(FileStore):
         if swap.assigns_sequences and snapshot.files["max_seq"].null_count:
             # The next sequence depends on every file: read the files without statistics in the log now.
             self.inventory(snapshot)
-        swap = self._staged.unclaimed(swap)
-        self._cache.add(swap.add)
-        with uninterrupted(), self._staged.settling(swap.add["path"].to_pylist()):
-            version = self._commit(swap, snapshot.handle, snapshot.files)
+        with self._settling(swap) as settled:
+            version = self._commit(settled, snapshot.handle, snapshot.files)
         if swap.again is not None:
             # The entry of this commit has its token, too, so a kill before this line does no harm.
             commit_tokens.forget(self._layout, [swap.again.version])
         return version
+
+    def head(self, snapshot: Snapshot) -> TableHead | None:
+        """A snapshot without its files; None of a dropped stream."""
+        from retention.stores.delta.heads import head_of
+
+        return head_of(self, snapshot)
+
+    def commit_on(self, swap: Swap, handle: DeltaHandle, counters: Counters) -> int:
+        """Commit a swap that only adds files on exactly one version, whose files are not looked at; see `heads`."""
+        from retention.stores.delta.commit import CommitAttempt, OvertakenError
+
+        live = empty_table(FILE_STATS)
+        with self._settling(swap) as settled:
+            attempt = CommitAttempt(self._layout, self._settings, settled, handle, live, counters)
+            try:
+                return attempt.commit(self._now_ms())
+            except OvertakenError as error:
+                raise self._overtaken(error) from error
+
+    def next_handle(self, handle: DeltaHandle, run: str) -> DeltaHandle | None:
+        """The version after a handle's, without its files; None unless it is the newest, and `run` made it."""
+        commit_tokens.refuse_lost(self._layout)
+        newer = delta_table.next_handle(self._layout, handle, run)
+        if newer is None:
+            return None
+        self._cache.merge()
+        before = self._before.table
+        if before is not None and newer.table.version - before.version > CHECKPOINT_EVERY:
+            # A checkpoint is read as quickly.
+            self._before = OpenedBefore()
+        return newer
 
     def find_commit(self, run: str, after: int = -1) -> int | None:
         """The version later than `after` that the run committed; None if no log entry names the run."""
@@ -314,14 +346,25 @@ class DeltaStore(FileStore):
             try:
                 return self._attempt(swap, handle, live).commit(self._now_ms())
             except OvertakenError as error:
+                if swap.assigns_sequences:
+                    raise self._overtaken(error) from error
                 refused = first_line(error)
-        if swap.assigns_sequences:
-            raise ConflictError(
-                f"stream {self.stream}: another commit came first ({refused}); nothing was changed; try again"
-            )
         raise BusyError(
             f"stream {self.stream}: {attempts} times another commit came first ({refused}); nothing was changed; try "
             "again later"
+        )
+
+    @contextmanager
+    def _settling(self, swap: Swap) -> Iterator[Swap]:
+        """The swap as it may be committed in the block, once the statistics of its files are cached."""
+        swap = self._staged.unclaimed(swap)
+        self._cache.add(swap.add)
+        with uninterrupted(), self._staged.settling(swap.add["path"].to_pylist()):
+            yield swap
+
+    def _overtaken(self, error: Exception) -> ConflictError:
+        return ConflictError(
+            f"stream {self.stream}: another commit came first ({first_line(error)}); nothing was changed; try again"
         )
 
     def _again(self, handle: DeltaHandle) -> tuple[DeltaHandle, pa.Table]:
