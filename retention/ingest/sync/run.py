@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -150,14 +150,15 @@ class SyncRun:
         self._messages = self._bytes = self._commits = 0
 
     def follow(self, stop: Stop) -> bool:
-        """Copy what comes, until the server's stream is sealed; returns whether it is."""
-        while self._follow_to_gap(stop):
+        """Catch up, then copy what comes, until the server's stream is sealed; returns whether it is."""
+        self.catch_up(self.info.last_seq, stop)
+        while self._follow_until_behind(stop):
             # A connection has one reader at a time, and only one with an end tells that the last messages are gone.
-            self.catch_up(self.info.last_seq)
+            self.catch_up(self.info.last_seq, stop)
         return self.info.is_sealed
 
-    def _follow_to_gap(self, stop: Stop) -> bool:
-        """Copy what comes; returns whether nothing more came although the server has assigned more sequences."""
+    def _follow_until_behind(self, stop: Stop) -> bool:
+        """Copy what comes; returns whether the server is a batch ahead, or nothing came although it is ahead."""
         bounds = self._bounds
         batches = self._remote.follow(
             self.start.first, bounds.batch_messages, bounds.batch_bytes, bounds.linger_s
@@ -167,6 +168,8 @@ class SyncRun:
                 stop.check()
                 if rows.num_rows:
                     self._take_new(rows)
+                    if self.info.last_seq - self.start.held >= bounds.batch_messages:
+                        return True
                 elif self.start.held < self.info.last_seq:
                     return True
                 else:
@@ -176,7 +179,7 @@ class SyncRun:
                         return False
         return False
 
-    def catch_up(self, end: int) -> None:
+    def catch_up(self, end: int, stop: Stop = NO_STOP) -> None:
         """Copy everything up to a sequence that the server has assigned, and move the position there."""
         if self.start.held >= end:
             return
@@ -188,7 +191,7 @@ class SyncRun:
             one_beside() as commits,
             closing(parts),
         ):
-            for batch in batches_of(parts, writer, bounds):
+            for batch in batches_of(_until(stop, parts), writer, bounds):
                 self._take_beside(commits, batch)
         if self.start.held < end:
             self._refuse_unread(end)
@@ -323,6 +326,13 @@ class SyncRun:
             )
         self._last = append.last
         return append.done
+
+
+def _until(stop: Stop, parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The parts, until a thread is asked to end."""
+    for rows in parts:
+        stop.check()
+        yield rows
 
 
 def _last_seq_in(rows: pa.Table) -> int:
