@@ -185,7 +185,6 @@ def appending(
         CommitUnknownError: the storage failed while committing; the staged files are kept.
     """
     with turns.held(opened), ExitStack() as lost:
-        _create_unless_dropped(opened)
         append = Append(opened, identity, f"{act}-{uuid.uuid4().hex}", turns, lost, last)
         try:
             with labelled(run=append.run):
@@ -253,10 +252,7 @@ class Append:
         """
         opened, number = self.opened, 0
         for number in self._turns.attempts():
-            if number:
-                # The stream is dropped, or was dropped by the commit that came first.
-                opened.store.create()
-            end = self._known_end() or locate(opened)
+            end = self._known_end() or self._read_end(number)
             if is_repeat(opened.name, end.counters, self._identity):
                 self._done = replace(appended_of(opened, end, ()), duplicate=True)
                 return
@@ -269,6 +265,15 @@ class Append:
             f"{opened.name}: other writers committed first {number + 1} times in a row; nothing was appended; try "
             "again, or pause the other writers"
         )
+
+    def _read_end(self, number: int) -> Position:
+        """The end at the table's newest version; the table is created before."""
+        if number:
+            # The stream is dropped, or was dropped by the commit that came first.
+            self.opened.store.create()
+        else:
+            _create_unless_dropped(self.opened)
+        return locate(self.opened)
 
     def _known_end(self) -> KnownEnd | None:
         """The end after the last commit, for the first attempt."""

@@ -58,11 +58,11 @@ from retention.stores.row_tombstones import has_records
 from retention.stores.sidecar.stats_cache import StatisticsCache
 
 if TYPE_CHECKING:
+    from retention.stores.delta.checkpointing import Checkpointing
     from retention.stores.delta.commit import CommitAttempt
     from retention.stores.delta.incremental import DeltaIncrementalInventory
 
 ATTEMPTS = 20
-CHECKPOINT_EVERY = 10
 MOST_KEPT_FILES = 100_000
 """The files of a table up to which its version stays in memory, so that the next opening reads later entries alone."""
 _LONGEST_PAUSE_S = 0.4
@@ -84,6 +84,12 @@ class DeltaStore(FileStore):
         from retention.stores.delta.incremental import DeltaIncrementalInventory
 
         return DeltaIncrementalInventory(self._layout, self._cache, self.data_files, self._clock)
+
+    @cached_property
+    def _checkpointing(self) -> Checkpointing:
+        from retention.stores.delta.checkpointing import Checkpointing
+
+        return Checkpointing(self._layout)
 
     def version_token(self) -> VersionToken | None:
         """The newest version, with the digest of its log entry."""
@@ -262,6 +268,7 @@ class DeltaStore(FileStore):
             self.inventory(snapshot)
         with self._settling(swap) as settled:
             version = self._commit(settled, snapshot.handle, snapshot.files)
+        self._checkpointing.committed(version)
         if swap.again is not None:
             # The entry of this commit has its token, too, so a kill before this line does no harm.
             commit_tokens.forget(self._layout, [swap.again.version])
@@ -281,21 +288,21 @@ class DeltaStore(FileStore):
         with self._settling(swap) as settled:
             attempt = CommitAttempt(self._layout, self._settings, settled, handle, live, counters)
             try:
-                return attempt.commit(self._now_ms())
+                version = attempt.commit(self._now_ms())
             except OvertakenError as error:
                 raise self._overtaken(error) from error
+        self._checkpointing.committed(version)
+        return version
 
     def next_handle(self, handle: DeltaHandle, run: str) -> DeltaHandle | None:
         """The version after a handle's, without its files; None unless it is the newest, and `run` made it."""
         commit_tokens.refuse_lost(self._layout)
         newer = delta_table.next_handle(self._layout, handle, run)
-        if newer is None:
-            return None
-        self._cache.merge()
-        before = self._before.table
-        if before is not None and newer.table.version - before.version > CHECKPOINT_EVERY:
-            # A checkpoint is read as quickly.
-            self._before = OpenedBefore()
+        if newer is not None:
+            self._cache.merge()
+            before = self._before.table
+            if before is not None and self._checkpointing.is_old(before.version):
+                self._before = OpenedBefore()
         return newer
 
     def find_commit(self, run: str, after: int = -1) -> int | None:
@@ -322,18 +329,13 @@ class DeltaStore(FileStore):
                 table = delta_table.open_table(self._layout)
                 for_deltalake = partial(delta_table.for_deltalake, self._layout)
                 properties.follow(self._layout, table, self._settings.grace_ns, for_deltalake)
-            self._write_checkpoint()
+            self._checkpointing.write_if_due()
         except LostCommitError:
             raise
         except (OSError, RetentionError) as error:
             _log.warning(
                 "stream %s: the next run will do what follows a commit: %s", self.stream, error
             )
-
-    def _write_checkpoint(self) -> None:
-        versions, checkpoints = delta_history.versions(self._layout)
-        if max(versions, default=0) - max(checkpoints, default=0) >= CHECKPOINT_EVERY:
-            delta_table.write_checkpoint(self._layout)
 
     def _commit(self, swap: Swap, handle: DeltaHandle, live: pa.Table) -> int:
         from retention.stores.delta.commit import OvertakenError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,9 @@ from retention.ingest.sync.iggy.run import run_topic_sync
 from retention.ingest.sync.options import SyncBounds
 from retention.ingest.sync.run import run_sync
 from retention.ingest.turns import ONE_BY_ONE, AllAtOnce, Turns
-from retention.ports import Snapshot
-from retention.stores.delta.store import CHECKPOINT_EVERY, DeltaStore
+from retention.stores.delta import internals
+from retention.stores.delta.checkpointing import CHECKPOINT_EVERY
+from retention.stores.delta.store import DeltaStore
 from tests.retention.ingest.test_append import batch
 from tests.support.overwritten_log import newest, overwrite
 from tests.support.recorded_stream import RecordedStream, messages
@@ -95,25 +97,32 @@ def appended(
     return append.last
 
 
-def test_the_table_is_opened_once_and_its_list_of_files_is_not_kept(
+def test_the_table_is_opened_once_its_log_rarely_listed_and_its_files_are_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = stream(tmp_path)
-    openings: list[int] = []
-    snapshot_of = DeltaStore.snapshot
+    calls: Counter[str] = Counter()
 
-    def snapshot(store: DeltaStore) -> Snapshot:
-        openings.append(1)
-        return snapshot_of(store)
+    def counted(owner: Any, name: str) -> None:
+        function = getattr(owner, name)
 
-    monkeypatch.setattr(DeltaStore, "snapshot", snapshot)
-    last = None
-    for seq in range(1, 3 * CHECKPOINT_EVERY):
+        def counting(*given: Any) -> Any:
+            calls[name] += 1
+            return function(*given)
+
+        monkeypatch.setattr(owner, name, counting)
+
+    last = appended(copy, None, 1)
+    counted(DeltaStore, "snapshot")
+    counted(internals, "log_names")
+    for seq in range(2, 4 * CHECKPOINT_EVERY + 2):
         last = appended(copy, last, seq)
-    assert len(openings) == 1
+    assert calls == {"log_names": 4}
     assert isinstance(copy.store, DeltaStore)
     assert vars(copy.store)["_before"].table is None
-    assert locate(copy).inventory.files.num_rows == 3 * CHECKPOINT_EVERY - 1
+    checkpoints = Path(copy.root, "messages", "_delta_log").glob("*.checkpoint.parquet")
+    assert len(list(checkpoints)) == 4
+    assert locate(copy).inventory.files.num_rows == 4 * CHECKPOINT_EVERY + 1
 
 
 def test_a_commit_of_another_process_is_seen_and_its_messages_come_first(tmp_path: Path) -> None:
