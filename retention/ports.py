@@ -108,6 +108,28 @@ class Snapshot:
     """The seal of the log entry that made this version, as `VersionToken` has it; None: it is not known."""
 
 
+class TableHead(Protocol):
+    """A stream's table at one version, without its files; each of them was checked, at this version or before it."""
+
+    @property
+    def version(self) -> int:
+        """The version."""
+        ...
+
+    @property
+    def counters(self) -> Counters:
+        """The effective counters."""
+        ...
+
+    def append(self, swap: Swap) -> int:
+        """Commit a swap that only adds files, from the next sequences on, as the next version; as `Store.commit`."""
+        ...
+
+    def after(self, run: str) -> TableHead | None:
+        """The newest version, if the commit of `run` made it on this one; None: the table has to be opened."""
+        ...
+
+
 @dataclass(frozen=True)
 class VersionToken:
     """A token that identifies one state of a stream, read without opening the table."""
@@ -284,6 +306,10 @@ class Store(StagingArea, Protocol):
             VerificationError: an added file is missing or has another length.
             CommitUnknownError: the storage failed while committing, and the outcome is unknown.
         """
+        ...
+
+    def head(self, snapshot: Snapshot) -> TableHead | None:
+        """A snapshot without its files; None: commits on it need them."""
         ...
 
     def find_commit(self, run: str, after: int = -1) -> int | None:

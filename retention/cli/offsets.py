@@ -29,7 +29,8 @@ Name = Annotated[
     ),
 ]
 Kind = Annotated[Literal["consumer", "group"], typer.Option(help="The kind of reader.")]
-_HEAD = ("PARTITION", "KIND", "NAME", "OFFSET", "LAG", "STORED")
+_HEAD = ("PARTITION", "KIND", "NUMBER", "OFFSET", "LAG", "STORED")
+_NUMBERS = (_HEAD[0], *_HEAD[2:5])
 
 
 @offsets.command()
@@ -90,11 +91,11 @@ def delete(
 
 @offsets.command("ls")
 def list_offsets(ctx: typer.Context, topic: OneTopic) -> None:
-    """List readers and their offsets."""
+    """List readers, by Iggy's numbers, and their offsets; `offset get` finds a consumer by its name, too."""
     settings = settings_of(ctx)
     infos = settings.open().topic(topic).offsets()
     if settings.format == "table":
-        put_table(_HEAD, map(_row, infos), right=(_HEAD[0], *_HEAD[3:5]))
+        put_table(_HEAD, map(_row, infos), right=_NUMBERS)
         return
     entries = [info.as_json() for info in infos]
     put_json(settings, entries, entries)
@@ -102,7 +103,7 @@ def list_offsets(ctx: typer.Context, topic: OneTopic) -> None:
 
 def _put(settings: Settings, info: OffsetInfo) -> None:
     if settings.format == "table":
-        put_table(_HEAD, [_row(info)], right=(_HEAD[0], *_HEAD[3:5]))
+        put_table(_HEAD, [_row(info)], right=_NUMBERS)
     else:
         put_json(settings, info.as_json(), [info.as_json()])
 

@@ -71,11 +71,11 @@ MaxMissed = Annotated[
     int | None,
     typer.Option(
         metavar="N",
-        help="Accept this many sequences that the server removed first. Default: as configured, else 0.",
+        help="Accept that the server removed this many messages first. Default: as configured, else 0.",
     ),
 ]
 WithConfig = Annotated[
-    bool, typer.Option("--with-config", help="Keep the server's configuration beside the stream.")
+    bool, typer.Option("--with-config", help="Keep the server's configuration beside the copy.")
 ]
 WithConsumers = Annotated[
     bool,

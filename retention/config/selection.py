@@ -86,7 +86,9 @@ def _matching(
         raise unknown_stream_error(pattern, meant, config.warehouse)
     nearest = close_name(re.sub(r"[*?\[\]]", "", pattern), meant)
     several = counted(len(meant), "stream or table", "streams and tables")
-    kinds = several if tables else counted(len(meant), "stream")
+    topics = {stream.name for stream in config.streams if stream.topic is not None}
+    kind = "topic" if topics.issuperset(meant) else "stream"
+    kinds = several if tables else counted(len(meant), kind)
     raise UsageError(
         f"{pattern}: this pattern matches none of {kinds}: {listed_names(meant)}; the nearest "
         f"is {nearest}"

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
-from retention.core.inventory import Inventory
+from retention.core.inventory import Counters, Inventory
 from retention.core.units import MICROSECOND
 from retention.datafile.segment_writer import PARTITION
 from retention.history.runs import history_of
@@ -32,6 +32,21 @@ class Position:
     first_seq: int
     """The first sequence of its partitions."""
     _tails: dict[int, Tail] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def version(self) -> int:
+        """The version."""
+        return self.snapshot.version
+
+    @property
+    def counters(self) -> Counters:
+        """The counters of the snapshot."""
+        return self.snapshot.counters
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the table has no file."""
+        return not self.inventory.files.num_rows
 
     @property
     def next_seq(self) -> int:

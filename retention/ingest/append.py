@@ -13,6 +13,7 @@ import pyarrow as pa
 from retention.apply.archive_place import note_place_or_warn
 from retention.config import StreamConfig
 from retention.context.context import OpenedStream
+from retention.context.known_end import KnownEnd, LastCommit, LogEnd, last_commit
 from retention.context.ownership import note_owner
 from retention.context.position import Position, locate
 from retention.context.topic import refuse_topic
@@ -138,9 +139,17 @@ def append_rows(
 class AppendAttempt:
     """One attempt to append, from the current end of the table."""
 
-    position: Position
+    end: LogEnd
+    """The end of the log."""
     staging: Staging
     """The factory of the files that the attempt writes."""
+
+    @property
+    def position(self) -> Position:
+        """The end as it was read from the table; an append that names its last commit has none."""
+        if not isinstance(self.end, Position):
+            raise TypeError("the table was not opened")
+        return self.end
 
 
 @contextmanager
@@ -149,6 +158,7 @@ def appending(
     identity: BatchIdentity | None = None,
     act: str = "append",
     turns: Turns = ONE_BY_ONE,
+    last: LastCommit | None = None,
 ) -> Iterator[Append]:
     """Append to a log during the block; attempts follow one another until one is committed.
 
@@ -166,6 +176,8 @@ def appending(
         identity: makes the append exactly once.
         act: the prefix of its run's name in the log.
         turns: how writers of the same log take turns.
+        last: the last commit of this process, if the append looks at no stored message: the table is opened only if
+            others committed since.
 
     Raises:
         BusyError: the append lease is held, or other writers kept committing first.
@@ -173,8 +185,7 @@ def appending(
         CommitUnknownError: the storage failed while committing; the staged files are kept.
     """
     with turns.held(opened), ExitStack() as lost:
-        _create_unless_dropped(opened)
-        append = Append(opened, identity, f"{act}-{uuid.uuid4().hex}", turns, lost)
+        append = Append(opened, identity, f"{act}-{uuid.uuid4().hex}", turns, lost, last)
         try:
             with labelled(run=append.run):
                 yield append
@@ -211,6 +222,7 @@ class Append:
         run: str,
         turns: Turns,
         lost: ExitStack,
+        last: LastCommit | None,
     ) -> None:
         self.opened = opened
         self._identity = identity
@@ -218,6 +230,8 @@ class Append:
         self._lost = lost
         self.run = run
         """The name of the append in the log."""
+        self.last = last
+        """The last commit of this process that only added files, if it is known: this one, once it was made."""
         self._done: Appended | None = None
         self.under_way: AppendAttempt | None = None
         """The attempt that has not committed yet."""
@@ -238,15 +252,12 @@ class Append:
         """
         opened, number = self.opened, 0
         for number in self._turns.attempts():
-            if number:
-                # The stream is dropped, or was dropped by the commit that came first.
-                opened.store.create()
-            position = locate(opened)
-            if is_repeat(opened.name, position.snapshot, self._identity):
-                self._done = replace(appended_of(opened, position, ()), duplicate=True)
+            end = self._known_end() or self._read_end(number)
+            if is_repeat(opened.name, end.counters, self._identity):
+                self._done = replace(appended_of(opened, end, ()), duplicate=True)
                 return
             staging = Staging(opened.store, opened.config.most_files)
-            self.under_way = AppendAttempt(position, staging)
+            self.under_way = AppendAttempt(end, staging)
             yield self.under_way
             if self._done is not None:
                 return
@@ -254,6 +265,20 @@ class Append:
             f"{opened.name}: other writers committed first {number + 1} times in a row; nothing was appended; try "
             "again, or pause the other writers"
         )
+
+    def _read_end(self, number: int) -> Position:
+        """The end at the table's newest version; the table is created before."""
+        if number:
+            # The stream is dropped, or was dropped by the commit that came first.
+            self.opened.store.create()
+        else:
+            _create_unless_dropped(self.opened)
+        return locate(self.opened)
+
+    def _known_end(self) -> KnownEnd | None:
+        """The end after the last commit, for the first attempt."""
+        last, self.last = self.last, None
+        return None if last is None else last.end()
 
     def commit(self, staged: Staged, removal: Removal | None = None) -> None:
         """Commit the staged files of the current attempt; after a lost race another attempt follows.
@@ -269,16 +294,18 @@ class Append:
         attempt, self.under_way = self.under_way, None
         if attempt is None:
             raise AssertionError("only an attempt can be committed")
-        done = appended_of(self.opened, attempt.position, staged.stats)
+        end, done = attempt.end, appended_of(self.opened, attempt.end, staged.stats)
         try:
             keep_settings(self.opened.root, self.opened.config)
-            if not attempt.position.inventory.files.num_rows:
+            if end.is_empty:
                 note_owner(self.opened)
             note_place_or_warn(self.opened)
-            if self._identity is None and not _uses_sequences(attempt.position, staged):
+            if self._identity is None and not _uses_sequences(end, staged):
                 self._done = done
                 return
-            version = self._swap(attempt.position, staged, removal)
+            version = self._swap(end, staged, removal)
+            if removal is None:
+                self.last = last_commit(self.opened, end, staged, self.run)
         except (ConflictError, StalePlanError):
             # Kept until the next attempt has reread its rows from them.
             self._lost.callback(attempt.staging.discard)
@@ -292,15 +319,13 @@ class Append:
         removed = removal.plan.removed_messages if removal else 0
         self._done = replace(done, version=version, removed=removed)
 
-    def _swap(self, position: Position, staged: Staged, removal: Removal | None) -> int:
-        """Commit staged files against the position that they were written for; return the new version."""
+    def _swap(self, end: LogEnd, staged: Staged, removal: Removal | None) -> int:
+        """Commit staged files against the end that they were written for; return the new version."""
         swap = Swap(
             remove=LOGGED_FILES.empty_table(),
             add=parquet.stats_table(staged.stats),
             metadata={"run": self.run, "messages": staged.messages},
-            requirements=(
-                [AssertHoldEdits(position.snapshot.counters.holds)] if staged.unstored else []
-            ),
+            requirements=([AssertHoldEdits(end.counters.holds)] if staged.unstored else []),
             updates=[
                 *set_next_seqs(staged.next_seq),
                 *set_open_bases(staged.open_base),
@@ -311,32 +336,36 @@ class Append:
         )
         if removal is None:
             swap = replace(swap, updates=[*swap.updates, *set_removed(staged.unstored)])
-            return self.opened.store.commit(swap, position.snapshot)
-        return commit_removal(self.opened, swap, removal, staged.unstored, position.snapshot)
+            if isinstance(end, KnownEnd):
+                return end.head.append(swap)
+            return self.opened.store.commit(swap, end.snapshot)
+        if isinstance(end, KnownEnd):
+            raise TypeError("a removal needs the table")
+        return commit_removal(self.opened, swap, removal, staged.unstored, end.snapshot)
 
 
-def appended_of(opened: OpenedStream, position: Position, stats: Sequence[FileStats]) -> Appended:
+def appended_of(opened: OpenedStream, end: LogEnd, stats: Sequence[FileStats]) -> Appended:
     """The outcome for messages in files with these statistics; the version is the one before them."""
     reach: dict[int, tuple[int, int]] = {}
     for row in stats:
         low, high = reach.get(row["partition"], (row["min_seq"], row["max_seq"]))
         reach[row["partition"]] = min(low, row["min_seq"]), max(high, row["max_seq"])
     is_topic = opened.dialect.is_topic
-    empty = opened.dialect.first_seq if is_topic else position.next_seq
+    empty = opened.dialect.first_seq if is_topic else end.next_seq
     first_seq = min((low for low, _ in reach.values()), default=empty)
     return Appended(
         first_seq=first_seq,
         last_seq=max((high for _, high in reach.values()), default=first_seq - 1),
         messages=sum(row["messages"] for row in stats),
         bytes=sum(row["bytes"] for row in stats),
-        version=position.snapshot.version,
+        version=end.version,
         partitions=dict(sorted(reach.items())) if is_topic else {},
     )
 
 
-def _uses_sequences(position: Position, staged: Staged) -> bool:
+def _uses_sequences(end: LogEnd, staged: Staged) -> bool:
     """Whether sequences are used, even if nothing is stored."""
-    return any(seq != position.tail(number).next_seq for number, seq in staged.next_seq.items())
+    return any(seq != end.tail(number).next_seq for number, seq in staged.next_seq.items())
 
 
 def staged_rows(files: Sequence[DataFile]) -> Iterator[pa.Table]:

@@ -8,7 +8,6 @@ from retention.core.inventory import Counters
 from retention.core.units import INT64_MAX
 from retention.errors import RefusedError, UsageError
 from retention.layout.partitioner import TURN
-from retention.ports import Snapshot
 from retention.stores.kept_ids import UNSTORED_IDS
 
 _QUERY = "retention/query/"
@@ -147,10 +146,10 @@ def last_batches(counters: Counters) -> dict[str, int]:
     return {writer: batch for writer, batch in named if not writer.startswith(_NOT_OF_PEOPLE)}
 
 
-def is_repeat(stream: str, snapshot: Snapshot, identity: BatchIdentity | None) -> bool:
+def is_repeat(stream: str, counters: Counters, identity: BatchIdentity | None) -> bool:
     """Whether a batch was already committed, so that it is acknowledged instead of written.
 
     Raises:
         RefusedError: it is a streaming query's, and this is unknown.
     """
-    return identity is not None and identity.repeats(stream, snapshot.counters)
+    return identity is not None and identity.repeats(stream, counters)

@@ -43,11 +43,10 @@ def with_fate(explained: Explanation, gone: pa.Table) -> Explanation:
     named = f"{explained.stream} {explained.seq:,} ({explained.subject})"
     if not rows:
         return replace(explained, sentence=f"{named} is kept: {_HOLDS}.", arithmetic=(_HOLDS,))
-    line = fate_line(rows[0])
+    line = f"a server with these limits {fate_line(rows[0])}"
     if not explained.goes:
-        return replace(explained, arithmetic=(*explained.arithmetic, f"a server {line}"))
-    sentence = f"{named} is removed: a server with these limits {line}."
-    return replace(explained, sentence=sentence, arithmetic=(f"a server {line}",))
+        return replace(explained, arithmetic=(*explained.arithmetic, line))
+    return replace(explained, sentence=f"{named} is removed: {line}.", arithmetic=(line,))
 
 
 def fate_line(fate: Mapping[str, Any]) -> str:

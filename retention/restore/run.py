@@ -206,7 +206,7 @@ def restore_as(
         target.store.create()
         keep_settings(target.root, target.config)
         snapshot = target.store.snapshot()
-        if is_repeat(target.name, snapshot, identity):
+        if is_repeat(target.name, snapshot.counters, identity):
             return Restored(
                 target.name, archive.directory, 0, 0, sum(part.messages for part in selected)
             )

@@ -13,7 +13,7 @@ import pyarrow as pa
 from retention.core.inventory import Counters, DataFile
 from retention.datafile.expected_stats import expected_stats_of
 from retention.errors import BusyError, ForeignRowsError, UsageError
-from retention.ports import Lifetime, Store, Swap
+from retention.ports import Lifetime, Snapshot, Store, Swap, TableHead
 from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from retention.storage.crash_points import Step, reached
 from retention.stores.checks import duplicates, inventory
@@ -151,6 +151,11 @@ class FileStore:
     def discard(self, paths: Sequence[str]) -> None:
         """Delete every attempt's files for those of `paths` that were staged here and are in no commit."""
         self._staged.discard(paths)
+
+    def head(self, snapshot: Snapshot) -> TableHead | None:
+        """Return None: commits need the files of a snapshot."""
+        del snapshot
+        return None
 
     def data_files(self, files: pa.Table) -> list[DataFile]:
         """The live files at their current locations."""

@@ -29,7 +29,9 @@ def test_an_offset_is_stored_shown_listed_and_deleted(clicks: Commands) -> None:
         (0, "consumer", "7", 12),
         (1, "group", "2", 4),
     ]
-    assert "1795796488" in clicks.run("offset", "ls", NAME).stdout
+    table = clicks.run("offset", "ls", NAME).stdout
+    assert "1795796488" in table
+    assert "NUMBER" in table
     assert clicks.json("offset", "delete", NAME, 0, "billing")["deleted"]
     assert "was deleted" in clicks.run("offset", "delete", NAME, 0, "7").stdout
     assert [one["name"] for one in clicks.json("offset", "ls", NAME)] == ["2"]

@@ -141,6 +141,9 @@ class PlainStore:
             self.after_commit.pop(0)()
         return len(self.versions) - 1
 
+    def head(self, snapshot: Snapshot) -> None:
+        """Commits need a snapshot."""
+
     def spent_notes(self, snapshot: Snapshot) -> list[str]:
         """Nothing is noted."""
         return []

@@ -190,15 +190,19 @@ class AheadWriter:
         self._handover = Handover(most_bytes)
         self._stagings: list[Staging] = []
         self._is_begun = False
-        self._end: Future[Tail] = threads.submit(copy_context().run, ready_tail, opened)
-        """The end of the stream after the batch that was begun last, once all its parts are taken."""
+        self._end: Future[Tail] | None = None
+        """The end of the stream after the batch that was begun last, once all its parts are taken; None: none was."""
 
     def begin(self) -> AheadBatch:
         """Begin a batch, whose parts are `add`ed to it; the one before is complete."""
         self._is_begun = True
-        before, self._end = self._end, Future()
+        before, self._end = self._end or self._ready(), Future()
         work = self._threads.submit(copy_context().run, self._write, before, self._end)
         return AheadBatch(self._handover, work)
+
+    def _ready(self) -> Future[Tail]:
+        """The end of the stream; a table is created only now that messages came."""
+        return self._threads.submit(copy_context().run, ready_tail, self._opened)
 
     def complete(self) -> None:
         """Say that the batch that was begun last is complete."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from retention.context.context import OpenedStream
-from retention.context.position import Position, locate, next_seq_without_table
+from retention.context.known_end import LogEnd
+from retention.context.position import locate, next_seq_without_table
 from retention.errors import RefusedError
 from retention.ingest.idempotency import BatchIdentity, NextBatch
 from retention.ingest.sync.likeness import SAMPLES, Likeness, likeness_of
@@ -73,13 +74,13 @@ def start_of(opened: OpenedStream, remote: RemoteStream, info: StreamInfo) -> Sy
     return SyncStart(done, held, held + 1, is_restored=done is not None and not is_same)
 
 
-def refuse_moved(opened: OpenedStream, position: Position, start: SyncStart) -> None:
+def refuse_moved(opened: OpenedStream, end: LogEnd, start: SyncStart) -> None:
     """Refuse to commit where others wrote since a batch began.
 
     Raises:
         RefusedError: another writer has moved the end of the stream.
     """
-    held = position.next_seq - 1
+    held = end.next_seq - 1
     if held != start.held:
         raise RefusedError(
             f"{opened.name}: others wrote to it while it was synced, and its next sequence is {held + 1:,}; {_NOTHING}"

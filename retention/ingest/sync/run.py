@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
+from retention.context.known_end import LastCommit
 from retention.core.spoken_commands import command
 from retention.core.wording import counted
 from retention.datafile.segment_writer import PARTITION
@@ -145,17 +146,19 @@ class SyncRun:
         self._is_restored = start.is_restored
         self._known = _known_gaps(remote, info)
         self._missed = NONE_MISSED
+        self._last: LastCommit | None = None
         self._messages = self._bytes = self._commits = 0
 
     def follow(self, stop: Stop) -> bool:
-        """Copy what comes, until the server's stream is sealed; returns whether it is."""
-        while self._follow_to_gap(stop):
+        """Catch up, then copy what comes, until the server's stream is sealed; returns whether it is."""
+        self.catch_up(self.info.last_seq, stop)
+        while self._follow_until_behind(stop):
             # A connection has one reader at a time, and only one with an end tells that the last messages are gone.
-            self.catch_up(self.info.last_seq)
+            self.catch_up(self.info.last_seq, stop)
         return self.info.is_sealed
 
-    def _follow_to_gap(self, stop: Stop) -> bool:
-        """Copy what comes; returns whether nothing more came although the server has assigned more sequences."""
+    def _follow_until_behind(self, stop: Stop) -> bool:
+        """Copy what comes; returns whether the server is a batch ahead, or nothing came although it is ahead."""
         bounds = self._bounds
         batches = self._remote.follow(
             self.start.first, bounds.batch_messages, bounds.batch_bytes, bounds.linger_s
@@ -165,6 +168,8 @@ class SyncRun:
                 stop.check()
                 if rows.num_rows:
                     self._take_new(rows)
+                    if self.info.last_seq - self.start.held >= bounds.batch_messages:
+                        return True
                 elif self.start.held < self.info.last_seq:
                     return True
                 else:
@@ -174,7 +179,7 @@ class SyncRun:
                         return False
         return False
 
-    def catch_up(self, end: int) -> None:
+    def catch_up(self, end: int, stop: Stop = NO_STOP) -> None:
         """Copy everything up to a sequence that the server has assigned, and move the position there."""
         if self.start.held >= end:
             return
@@ -186,7 +191,7 @@ class SyncRun:
             one_beside() as commits,
             closing(parts),
         ):
-            for batch in batches_of(parts, writer, bounds):
+            for batch in batches_of(_until(stop, parts), writer, bounds):
                 self._take_beside(commits, batch)
         if self.start.held < end:
             self._refuse_unread(end)
@@ -308,10 +313,10 @@ class SyncRun:
     def _commit(self, checked: _CheckedBatch) -> Appended:
         opened, start, batch = self._opened, self.start, checked.batch
         identity = identity_of(checked.info, batch.until, start.kept)
-        with appending(opened, identity, "sync") as append:
+        with appending(opened, identity, "sync", last=self._last) as append:
             for attempt in append.attempts():
-                refuse_moved(opened, attempt.position, start)
-                ends = JetStream.of(opened.config).ends(attempt.position.tail(PARTITION))
+                refuse_moved(opened, attempt.end, start)
+                ends = JetStream.of(opened.config).ends(attempt.end.tail(PARTITION))
                 staged = batch.stage(attempt.staging, ends)
                 append.commit(replace(staged, next_seq={PARTITION: batch.until + 1}))
         if append.done.duplicate:
@@ -319,7 +324,15 @@ class SyncRun:
                 f"{opened.name}: another sync of it committed meanwhile; each message was stored once; let one run at "
                 "a time"
             )
+        self._last = append.last
         return append.done
+
+
+def _until(stop: Stop, parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The parts, until a thread is asked to end."""
+    for rows in parts:
+        stop.check()
+        yield rows
 
 
 def _last_seq_in(rows: pa.Table) -> int:

@@ -65,6 +65,27 @@ def check(stream: str, swap: Swap, live: pa.Table, counters: Counters) -> None:
         _check_ranges(stream, swap, live, stays)
 
 
+def refuse_below(stream: str, swap: Swap, counters: Counters) -> None:
+    """Refuse a swap whose files might meet others, where those are not looked at.
+
+    Raises:
+        ConflictError: an added file begins below the next sequence of its partition.
+        VerificationError: the swap removes files.
+    """
+    if swap.remove.num_rows:
+        raise VerificationError(
+            f"stream {stream}: a swap that only adds files would remove some; nothing was committed; this is a defect "
+            "of the program, report it"
+        )
+    for row in swap.add.select(["path", "partition", "min_seq"]).to_pylist():
+        next_seq = counters.next_seq.get(row["partition"], 0)
+        if row["min_seq"] < next_seq:
+            raise ConflictError(
+                f"stream {stream}: {row['path']} begins with sequence {row['min_seq']}, and the next is {next_seq}; "
+                "nothing was changed; try again"
+            )
+
+
 def _refuse_dropped(stream: str, swap: Swap, live: pa.Table, counters: Counters) -> None:
     """Refuse to change a dropped stream, except to restore it, to begin another table or to claim dead files.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -31,9 +32,11 @@ from retention.ports import (
     Returned,
     Snapshot,
     Swap,
+    TableHead,
     VersionToken,
 )
-from retention.schemas.files import LOGGED_FILES
+from retention.schemas.empty import empty_table
+from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from retention.storage import files
 from retention.storage.errors import first_line
 from retention.storage.signals import uninterrupted
@@ -55,11 +58,11 @@ from retention.stores.row_tombstones import has_records
 from retention.stores.sidecar.stats_cache import StatisticsCache
 
 if TYPE_CHECKING:
+    from retention.stores.delta.checkpointing import Checkpointing
     from retention.stores.delta.commit import CommitAttempt
     from retention.stores.delta.incremental import DeltaIncrementalInventory
 
 ATTEMPTS = 20
-CHECKPOINT_EVERY = 10
 MOST_KEPT_FILES = 100_000
 """The files of a table up to which its version stays in memory, so that the next opening reads later entries alone."""
 _LONGEST_PAUSE_S = 0.4
@@ -81,6 +84,12 @@ class DeltaStore(FileStore):
         from retention.stores.delta.incremental import DeltaIncrementalInventory
 
         return DeltaIncrementalInventory(self._layout, self._cache, self.data_files, self._clock)
+
+    @cached_property
+    def _checkpointing(self) -> Checkpointing:
+        from retention.stores.delta.checkpointing import Checkpointing
+
+        return Checkpointing(self._layout)
 
     def version_token(self) -> VersionToken | None:
         """The newest version, with the digest of its log entry."""
@@ -257,14 +266,44 @@ class DeltaStore(FileStore):
         if swap.assigns_sequences and snapshot.files["max_seq"].null_count:
             # The next sequence depends on every file: read the files without statistics in the log now.
             self.inventory(snapshot)
-        swap = self._staged.unclaimed(swap)
-        self._cache.add(swap.add)
-        with uninterrupted(), self._staged.settling(swap.add["path"].to_pylist()):
-            version = self._commit(swap, snapshot.handle, snapshot.files)
+        with self._settling(swap) as settled:
+            version = self._commit(settled, snapshot.handle, snapshot.files)
+        self._checkpointing.committed(version)
         if swap.again is not None:
             # The entry of this commit has its token, too, so a kill before this line does no harm.
             commit_tokens.forget(self._layout, [swap.again.version])
         return version
+
+    def head(self, snapshot: Snapshot) -> TableHead | None:
+        """A snapshot without its files; None of a dropped stream."""
+        from retention.stores.delta.heads import head_of
+
+        return head_of(self, snapshot)
+
+    def commit_on(self, swap: Swap, handle: DeltaHandle, counters: Counters) -> int:
+        """Commit a swap that only adds files on exactly one version, whose files are not looked at; see `heads`."""
+        from retention.stores.delta.commit import CommitAttempt, OvertakenError
+
+        live = empty_table(FILE_STATS)
+        with self._settling(swap) as settled:
+            attempt = CommitAttempt(self._layout, self._settings, settled, handle, live, counters)
+            try:
+                version = attempt.commit(self._now_ms())
+            except OvertakenError as error:
+                raise self._overtaken(error) from error
+        self._checkpointing.committed(version)
+        return version
+
+    def next_handle(self, handle: DeltaHandle, run: str) -> DeltaHandle | None:
+        """The version after a handle's, without its files; None unless it is the newest, and `run` made it."""
+        commit_tokens.refuse_lost(self._layout)
+        newer = delta_table.next_handle(self._layout, handle, run)
+        if newer is not None:
+            self._cache.merge()
+            before = self._before.table
+            if before is not None and self._checkpointing.is_old(before.version):
+                self._before = OpenedBefore()
+        return newer
 
     def find_commit(self, run: str, after: int = -1) -> int | None:
         """The version later than `after` that the run committed; None if no log entry names the run."""
@@ -290,18 +329,13 @@ class DeltaStore(FileStore):
                 table = delta_table.open_table(self._layout)
                 for_deltalake = partial(delta_table.for_deltalake, self._layout)
                 properties.follow(self._layout, table, self._settings.grace_ns, for_deltalake)
-            self._write_checkpoint()
+            self._checkpointing.write_if_due()
         except LostCommitError:
             raise
         except (OSError, RetentionError) as error:
             _log.warning(
                 "stream %s: the next run will do what follows a commit: %s", self.stream, error
             )
-
-    def _write_checkpoint(self) -> None:
-        versions, checkpoints = delta_history.versions(self._layout)
-        if max(versions, default=0) - max(checkpoints, default=0) >= CHECKPOINT_EVERY:
-            delta_table.write_checkpoint(self._layout)
 
     def _commit(self, swap: Swap, handle: DeltaHandle, live: pa.Table) -> int:
         from retention.stores.delta.commit import OvertakenError
@@ -314,14 +348,25 @@ class DeltaStore(FileStore):
             try:
                 return self._attempt(swap, handle, live).commit(self._now_ms())
             except OvertakenError as error:
+                if swap.assigns_sequences:
+                    raise self._overtaken(error) from error
                 refused = first_line(error)
-        if swap.assigns_sequences:
-            raise ConflictError(
-                f"stream {self.stream}: another commit came first ({refused}); nothing was changed; try again"
-            )
         raise BusyError(
             f"stream {self.stream}: {attempts} times another commit came first ({refused}); nothing was changed; try "
             "again later"
+        )
+
+    @contextmanager
+    def _settling(self, swap: Swap) -> Iterator[Swap]:
+        """The swap as it may be committed in the block, once the statistics of its files are cached."""
+        swap = self._staged.unclaimed(swap)
+        self._cache.add(swap.add)
+        with uninterrupted(), self._staged.settling(swap.add["path"].to_pylist()):
+            yield swap
+
+    def _overtaken(self, error: Exception) -> ConflictError:
+        return ConflictError(
+            f"stream {self.stream}: another commit came first ({first_line(error)}); nothing was changed; try again"
         )
 
     def _again(self, handle: DeltaHandle) -> tuple[DeltaHandle, pa.Table]:

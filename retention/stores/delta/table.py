@@ -6,7 +6,7 @@ import json
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -21,11 +21,13 @@ from retention.delta import snapshot as snapshots
 from retention.delta.entry_put import put_if_absent
 from retention.delta.map_values import map_values
 from retention.delta.protocol_versions import FEATURE_READER, FEATURE_WRITER
+from retention.delta.shapes import LIVE_FILES
 from retention.delta.snapshot import DeltaSnapshot
 from retention.delta.statistics import LoggedIntegers
 from retention.delta.vectors import VECTORS_ENABLED
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.ports import VersionToken
+from retention.schemas.empty import empty_table
 from retention.schemas.files import LOGGED_FILES
 from retention.schemas.messages import MESSAGES, PARTITION_COLUMNS
 from retention.storage import files
@@ -40,6 +42,7 @@ from retention.stores.delta.log_diff import logged_rows
 from retention.stores.delta.properties import grace_properties
 from retention.stores.delta.vector_files import path_of
 from retention.stores.layout import Layout, leaving
+from retention.stores.seals import seal_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -246,6 +249,36 @@ def read_handle(layout: Layout, before: OpenedBefore | None = None) -> tuple[Del
         live = _under_vectors(table, live, vectors, unreadable)
     token = delta_history.version_token_of(layout, table.version)
     return DeltaHandle(table, rules, logged, vectors, frozenset(unreadable), token), live
+
+
+def without_files(handle: DeltaHandle) -> DeltaHandle:
+    """The same version without its files, for commits that look at none."""
+    table = replace(handle.table, files=empty_table(LIVE_FILES))
+    return replace(handle, table=table, vectors={}, unreadable=frozenset())
+
+
+def next_handle(layout: Layout, handle: DeltaHandle, run: str) -> DeltaHandle | None:
+    """The version after a handle's, without its files; None unless it is the newest, and the commit of `run`.
+
+    Args:
+        layout: the stream's layout.
+        handle: a version whose rules allow what the commit did.
+        run: the name of a run that only added files.
+
+    Raises:
+        DamagedError: the entry cannot be read.
+    """
+    version = handle.table.version + 1
+    entry = delta_history.read_entry(layout, version)
+    if entry is None or delta_history.read_entry(layout, version + 1) is not None:
+        return None
+    with delta_history.damage_named(layout, version):
+        if delta_history.run_of(entry) != run:
+            return None
+    table = snapshots.after(handle.table, [entry])
+    logged = counters.counters(table.transactions)
+    token = VersionToken(version, seal_of(entry))
+    return without_files(replace(handle, table=table, logged=logged, token=token))
 
 
 def _live_files(layout: Layout, table: DeltaSnapshot, statistics: LoggedIntegers) -> pa.Table:

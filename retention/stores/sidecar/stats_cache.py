@@ -70,11 +70,17 @@ class StatisticsCache:
         if len(names) <= MERGE_ABOVE:
             return
         merged = _run_to_merge(names)
-        tables = [self._read(name) for name in reversed(merged)]
-        rows = pa.concat_tables(table for table in tables if table is not None)
+        rows = self._rows_of(merged)
         if merged == names:
             rows = self._alive_or_young(rows, live())
         self._replace(merged, rows)
+
+    def merge(self) -> None:
+        """Merge many small files into one, with the rows of dead files, too: only others' commits make any."""
+        names = self._names()
+        if len(names) > MERGE_ABOVE:
+            merged = _run_to_merge(names)
+            self._replace(merged, self._rows_of(merged))
 
     def gather(self, live: pa.Table) -> None:
         """Merge everything into one file if at most half of the rows describe live files; dead rows pay the cost.
@@ -86,10 +92,14 @@ class StatisticsCache:
         if sum(map(_rows_in, names)) < 2 * max(live.num_rows, 1):
             return
         known, _ = self.match(live)
-        tables = [table for name in reversed(names) if (table := self._read(name)) is not None]
-        rows = self._alive_or_young(pa.concat_tables([empty_table(FILE_STATS), *tables]), known)
+        rows = self._alive_or_young(self._rows_of(names), known)
         if len(names) > 1 or rows.num_rows < sum(map(_rows_in, names)):
             self._replace(names, rows)
+
+    def _rows_of(self, names: Sequence[str]) -> pa.Table:
+        """The rows of several files, newest first."""
+        tables = [table for name in reversed(names) if (table := self._read(name)) is not None]
+        return pa.concat_tables([empty_table(FILE_STATS), *tables])
 
     def _replace(self, names: Sequence[str], rows: pa.Table) -> None:
         """Replace several files with one, as old as the newest of them, so that a rival's additions remain newer."""

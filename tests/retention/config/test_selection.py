@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from retention.config import Config, parse_stream
 from retention.config.selection import is_pattern, select_streams
 from retention.errors import UsageError
+from tests.support.topics import World
 
 STREAMS = {
     "ORDERS_EU": ["pii", "eu"],
@@ -89,3 +92,9 @@ def test_plain_names_list_no_directory() -> None:
 
     assert select_streams(LISTED, refuse, ["A", "B"]) == ["A", "B"]
     assert not is_pattern("a[b")
+
+
+def test_a_pattern_among_topics_alone_speaks_of_topics(tmp_path: Path) -> None:
+    warehouse = World(tmp_path, "delta").warehouse
+    with pytest.raises(UsageError, match="matches none of 1 topic: clicks"):
+        warehouse.chosen(("x*",), (), ["clicks"])

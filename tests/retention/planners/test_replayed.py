@@ -17,7 +17,7 @@ from retention.planners.replayed import digests_of
 from retention.storage import files
 from retention.stores.replay_states import ReplayStates
 from retention.views.segment_groups import groups_of
-from retention.views.text import behind_text, lag_text
+from retention.views.text import behind_text, explanation_text, lag_text
 from tests.support.sandboxes import NOW, opened
 
 
@@ -68,6 +68,7 @@ def test_what_a_server_would_refuse_goes_by_a_name_of_its_own(tmp_path: Path) ->
     assert refused.rule == "refused"
     assert "would have refused it: maximum messages exceeded (error code 10077)" in refused.sentence
     assert "a duplicate of its message 1" in stream.explain(2).sentence
+    assert explanation_text(stream.explain(2)) == [stream.explain(2).sentence]
     assert stream.plan().apply().by_rule == {"refused": 1, "duplicate": 1}
     assert seqs(stream) == [1, 3]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from retention.context.context import OpenedStream
+from retention.context.known_end import LogEnd
 from retention.context.position import Position, locate
 from retention.context.topic import topic_of
 from retention.core.inventory import Counters
@@ -120,14 +121,14 @@ def position_of(opened: OpenedStream, position: Position) -> TopicPosition:
     return TopicPosition(counters.batches.get(WRITER), partitions)
 
 
-def refuse_moved(opened: OpenedStream, position: Position, kept: TopicPosition) -> None:
+def refuse_moved(opened: OpenedStream, end: LogEnd, kept: TopicPosition) -> None:
     """Refuse to commit where others wrote since a batch began.
 
     Raises:
         RefusedError: another writer has moved the end of a partition.
     """
     listed = range(topic_of(opened).partitions)
-    if any(position.tail(number).next_seq != kept.at(number).next_offset for number in listed):
+    if any(end.tail(number).next_seq != kept.at(number).next_offset for number in listed):
         raise RefusedError(f"{opened.name}: others wrote to it while it was synced; {_NOTHING}")
 
 

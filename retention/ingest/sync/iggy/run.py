@@ -9,6 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from retention.context.context import OpenedStream
+from retention.context.known_end import LastCommit
 from retention.context.topic import topic_of
 from retention.core.spoken_commands import command
 from retention.core.topic_policy import TopicPolicy
@@ -145,6 +146,7 @@ class _TopicRun:
         self.info, self.position = info, start
         self._readers: dict[int, PartitionReader] = {}
         self._missed: list[PartitionMissed] = []
+        self._last: LastCommit | None = None
         self._messages = self._bytes = self._commits = 0
 
     def look(self) -> None:
@@ -257,15 +259,16 @@ class _TopicRun:
         opened, position = self._opened, self.position
         after = {read.partition: read.position for read in reads}
         counters = counters_after(info, position, after)
-        with appending(opened, position.identity, "sync") as append:
+        with appending(opened, position.identity, "sync", last=self._last) as append:
             for attempt in append.attempts():
-                refuse_moved(opened, attempt.position, position)
+                refuse_moved(opened, attempt.end, position)
                 append.commit(_staged(opened, attempt, reads, counters))
         if append.done.duplicate:
             raise BusyError(
                 f"{opened.name}: another sync of it committed meanwhile; each message was stored once; let one run at "
                 "a time"
             )
+        self._last = append.last
         return append.done
 
 
@@ -279,7 +282,7 @@ def _staged(
     policy = topic_of(opened).policy()
     staged = Staged((), {}, {}, counters)
     for read in reads:
-        placed, tail = _placed(read, attempt.position.tail(read.partition), policy)
+        placed, tail = _placed(read, attempt.end.tail(read.partition), policy)
         stats = write_segments(attempt.staging, _pieces(opened.name, read, placed))
         active = {read.partition: tail.active.base} if tail.active else {}
         staged = replace(

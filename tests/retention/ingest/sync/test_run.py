@@ -17,6 +17,7 @@ from retention.ingest.append import Appended
 from retention.ingest.sync.ahead import AheadBatch
 from retention.ingest.sync.options import SyncBounds
 from retention.ingest.sync.run import follow_sync, run_sync
+from retention.storage.signals import Stop
 from retention.stores.lease import lease
 from tests.support.nats_oracle import Message
 from tests.support.recorded_stream import RecordedStream, messages, restored
@@ -327,3 +328,86 @@ def test_bounds_below_their_least_are_refused(options: dict[str, Any]) -> None:
         SyncOptions(**options).bounds(0)
     assert SyncOptions().bounds(3).max_missed == 3
     assert SyncOptions(max_missed=0).bounds(3).max_missed == 0
+
+
+def test_a_backlog_is_written_while_it_is_read_before_a_stream_is_followed(
+    copy: OpenedStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead: list[int] = []
+    wait = AheadBatch.wait
+
+    def waiting(batch: AheadBatch) -> None:
+        ahead.append(batch.until)
+        wait(batch)
+
+    monkeypatch.setattr(AheadBatch, "wait", waiting)
+    remote = RecordedStream.of(messages(1, 10))
+    turns = iter(range(100))
+
+    def live() -> None:
+        turn = next(turns)
+        if turn == 5:
+            remote.publish(messages(11, 12))
+        if turn == 7:
+            remote.publish(messages(13, 22))
+        if turn > 14:
+            remote.config["sealed"] = True
+
+    remote.each_table = live
+    assert follow_sync(copy, remote, SMALL).position == 22
+    assert_equal(copy, remote)
+    assert ahead[:3] == [4, 8, 10]
+    assert ahead[-1] == 22
+    assert 12 not in ahead
+
+
+def test_a_thread_that_catches_up_ends_between_parts_and_leaves_no_file(
+    copy: OpenedStream, tmp_path: Path
+) -> None:
+    remote = RecordedStream.of(messages(1, 40), most_rows=2)
+    stop = Stop()
+    turns = iter(range(100))
+
+    def live() -> None:
+        if next(turns) == 5:
+            stop.ask(KeyboardInterrupt)
+
+    remote.each_table = live
+    done = follow_sync(copy, remote, SMALL, stop=stop)
+    assert (done.messages, done.ended) == (8, "signal")
+    files = copy.store.snapshot().files["path"].to_pylist()
+    assert len(list(tmp_path.rglob("*.parquet"))) >= len(files) == 2
+    assert len(list((Path(copy.root) / "messages").rglob("*.parquet"))) == len(files)
+    assert run_sync(copy, remote).messages == 32
+
+
+def test_a_first_sync_that_is_refused_before_a_message_comes_leaves_no_table(
+    copy: OpenedStream,
+) -> None:
+    remote = RecordedStream.of(messages(1, 6))
+
+    def refuse() -> None:
+        raise UsageError("a permission is missing")
+
+    remote.each_table = refuse
+    with pytest.raises(UsageError, match="permission"):
+        run_sync(copy, remote)
+    assert not copy.store.exists()
+    assert not Path(copy.root, "messages").exists()
+
+
+@pytest.mark.parametrize("format_name", ["delta", "parquet"])
+def test_a_first_batch_that_is_refused_leaves_an_empty_table_that_the_next_sync_goes_on_with(
+    tmp_path: Path, format_name: str
+) -> None:
+    copy = opened(tmp_path, {**SYNCED, "format": format_name}).new_stream("ORDERS").opened
+    remote = RecordedStream.of(messages(1, 6))
+    tables = iter([(1, 2, 3), ()])
+    remote.each_table = lambda: remote.without(*next(tables, ()))
+    with pytest.raises(RefusedError, match=r"missed: 1 to 3 \(3\)"):
+        run_sync(copy, remote)
+    assert copy.store.snapshot().files.num_rows == 0
+    assert not list(Path(copy.root, "messages").rglob("*.parquet"))
+    again = opened(tmp_path, {**SYNCED, "format": format_name}).stream("ORDERS").opened
+    assert run_sync(again, remote).messages == 3
+    assert_equal(again, remote)

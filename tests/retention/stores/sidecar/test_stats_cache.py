@@ -108,6 +108,21 @@ def test_many_files_become_one_that_keeps_live_and_young_rows(
     assert {column.num_chunks for column in merged.columns} == {1}
 
 
+def test_many_files_become_fewer_with_all_rows_if_the_live_ones_are_not_known(
+    tmp_path: Path, known: StatisticsCache
+) -> None:
+    old = NOW_MS - 2 * DAY_MS
+    tables = [stats(f"f{number}", modified_ms=old) for number in range(stats_cache.MERGE_ABOVE + 1)]
+    for table in tables[:-1]:
+        known.add(table)
+    known.merge()
+    assert len(list((tmp_path / "_retention" / "stats").iterdir())) == stats_cache.MERGE_ABOVE
+    known.add(tables[-1])
+    known.merge()
+    assert len(list((tmp_path / "_retention" / "stats").iterdir())) == 1
+    assert known.match(logged(*tables))[0].num_rows == len(tables)
+
+
 GATHERED = {
     "mostly dead": (3, 1, 0, 1),
     "some young": (3, 1, 2, 3),

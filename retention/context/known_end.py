@@ -1,0 +1,120 @@
+"""The end of a log after this process's own commits, known without reading the table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from retention.context.context import OpenedStream
+from retention.context.position import Position
+from retention.core.inventory import Counters
+from retention.core.units import MICROSECOND
+from retention.datafile.segment_writer import PARTITION, Staged
+from retention.layout.segment_roll import ActiveSegment, Tail
+from retention.ports import TableHead
+from retention.schemas.files import FileStats
+
+
+@dataclass(frozen=True)
+class KnownEnd:
+    """The end of a log at a version that a commit of this process made."""
+
+    head: TableHead
+    tails: Mapping[int, Tail]
+    """Partition → its end, of every partition."""
+    is_empty: bool
+    """Whether the table has no file."""
+
+    @property
+    def version(self) -> int:
+        """The version."""
+        return self.head.version
+
+    @property
+    def counters(self) -> Counters:
+        """The effective counters."""
+        return self.head.counters
+
+    @property
+    def next_seq(self) -> int:
+        """The next sequence of a stream, which has one partition."""
+        return self.tail(PARTITION).next_seq
+
+    def tail(self, partition: int) -> Tail:
+        """The end of a partition."""
+        return self.tails[partition]
+
+
+LogEnd = Position | KnownEnd
+"""The end of a log on which an append is based that looks at no stored message."""
+
+
+@dataclass(frozen=True)
+class LastCommit:
+    """A commit of this process that only added files."""
+
+    run: str
+    before: TableHead
+    """The version on which it was made."""
+    tails: Mapping[int, Tail]
+    """Partition → its end after the commit."""
+    is_empty: bool
+    """Whether the table has no file after it."""
+
+    def end(self) -> KnownEnd | None:
+        """The log's end, if no other commit followed; None: it has to be located.
+
+        Raises:
+            LostCommitError: another program overwrote a commit of ours in the log.
+        """
+        head = self.before.after(self.run)
+        return None if head is None else KnownEnd(head, self.tails, self.is_empty)
+
+
+def last_commit(opened: OpenedStream, end: LogEnd, staged: Staged, run: str) -> LastCommit | None:
+    """The commit of staged files at an end of a log; None if the table has to be opened for each append.
+
+    Args:
+        opened: the stream or topic.
+        end: the end of its log before the commit.
+        staged: the messages that were committed; no others were removed.
+        run: the name of the commit in the log.
+    """
+    head = opened.store.head(end.snapshot) if isinstance(end, Position) else end.head
+    if head is None:
+        return None
+    partitions = range(opened.config.partitions)
+    tails = {number: _tail_after(number, end.tail(number), staged) for number in partitions}
+    return LastCommit(run, head, tails, end.is_empty and not staged.stats)
+
+
+def _tail_after(partition: int, tail: Tail, staged: Staged) -> Tail:
+    """The end of a partition after staged messages, as it would be read from the table."""
+    files = [row for row in staged.stats if row["partition"] == partition]
+    last_us = tail.last_us
+    if files:
+        last_us = max(files, key=lambda row: row["max_seq"])["last_ts_ns"] // MICROSECOND
+    return Tail(
+        staged.next_seq.get(partition, tail.next_seq),
+        _active_after(tail.active, files, staged.open_base.get(partition)),
+        last_us,
+    )
+
+
+def _active_after(
+    active: ActiveSegment | None, files: Sequence[FileStats], open_base: int | None
+) -> ActiveSegment | None:
+    bases = [row["segment"] for row in files]
+    bases += [base for base in (open_base, active.base if active else None) if base is not None]
+    if not bases:
+        return None
+    begun = active if active and active.base == max(bases) else ActiveSegment(max(bases))
+    inside = [row for row in files if row["segment"] == begun.base]
+    if not inside:
+        return begun
+    first = min(inside, key=lambda row: row["min_seq"])["first_ts_ns"]
+    return ActiveSegment(
+        begun.base,
+        begun.bytes + sum(row["bytes"] for row in inside),
+        first if begun.first_ts_ns is None else begun.first_ts_ns,
+    )
