@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, islice
 
 import pyarrow as pa
 
@@ -22,6 +23,11 @@ _DIGEST_BYTES = 32
 _MOST_OF_BATCH = 32 << 20
 """Average bytes of a batch that may be in memory at once."""
 _CHUNK_BYTES = 8 << 20
+_HEAD = 2
+"""The tables of a record that are looked at before it is encoded."""
+_FEW_ROWS = 256
+"""The rows of a record up to which its compression takes longer than all else: a context for each buffer."""
+_PLAIN = pa.ipc.IpcWriteOptions()
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1))
 """Ranges repeat their file and rule: a twelfth of their bytes, written in less time."""
 
@@ -63,17 +69,27 @@ class RecordFile:
 
 
 def content_of(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[bytes]:
-    """The bytes of an Arrow file of tables and its digest, one piece per table."""
+    """The bytes of an Arrow file of tables and its digest, one piece per table; a short file is not compressed."""
     digest = hashlib.sha256()
     cut = (
         in_shape(table.slice(start, AT_A_TIME).select(schema.names), schema).combine_chunks()
         for table in tables
         for start in range(0, table.num_rows, AT_A_TIME)
     )
-    for piece in encoded(partial(pa.ipc.new_file, schema=schema, options=_COMPRESSED), cut):
+    first = list(islice(cut, _HEAD))
+    options = _PLAIN if _is_short(first) else _COMPRESSED
+    whole = chain(first, cut)
+    # The name would keep these tables until the last one is written.
+    del first
+    for piece in encoded(partial(pa.ipc.new_file, schema=schema, options=options), whole):
         digest.update(piece)
         yield piece
     yield digest.digest()
+
+
+def _is_short(first: Sequence[pa.Table]) -> bool:
+    """Whether a record has few rows, given its first two tables, if it has as many."""
+    return len(first) < _HEAD and sum(table.num_rows for table in first) <= _FEW_ROWS
 
 
 def verified(location: str, run: str, check: Callable[[pa.Table], None]) -> RecordFile | None:

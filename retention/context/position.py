@@ -121,9 +121,10 @@ def _active(files: pa.Table, open_base: int | None) -> ActiveSegment | None:
     bases = [base for base in (open_base, pc.max(files["segment"]).as_py()) if base is not None]
     if not bases:
         return None
-    inside = files.filter(pc.equal(files["segment"], max(bases))).sort_by("min_seq")
+    inside = files.filter(pc.equal(files["segment"], max(bases)))
     if not inside.num_rows:
         return ActiveSegment(max(bases))
+    first = pc.index(inside["min_seq"], pc.min(inside["min_seq"])).as_py()
     return ActiveSegment(
-        max(bases), pc.sum(inside["bytes"]).as_py(), inside["first_ts_ns"][0].as_py()
+        max(bases), pc.sum(inside["bytes"]).as_py(), inside["first_ts_ns"][first].as_py()
     )

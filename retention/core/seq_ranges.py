@@ -54,6 +54,8 @@ def highest_by_partition(partition: np.ndarray, seqs: np.ndarray) -> dict[int, i
     """
     if not len(partition):
         return {}
+    if (partition == partition[0]).all():
+        return {int(partition[0]): int(seqs.max())}
     order = np.argsort(partition, kind="stable")
     in_order = partition[order]
     starts = np.flatnonzero(np.append(True, in_order[1:] != in_order[:-1]))

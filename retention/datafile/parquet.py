@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 ROW_GROUP_ROWS = 65_536
 SMALL_BYTES = 8 << 20
 """The length up to which reading a whole file beats seeking in it, and one thread beats several at decoding it."""
+_FEW_ROWS = 1 << 12
+"""The rows up to which handing columns to threads costs more than reading them."""
 REQUIRED = tuple(field.name for field in FILE_COLUMNS if not field.nullable)
 _STATISTICS = ["seq", "ts_ns", "size", "deadline_ns", "time", "msg_id"]
 _DICTIONARY = ["subject"]
@@ -216,7 +218,8 @@ def _read(
     file: DataFile, opened: pq.ParquetFile, columns: Sequence[str]
 ) -> tuple[pa.Table, ReadCount]:
     try:
-        table = opened.read(columns=columns_with_seq(file, columns))
+        is_large = opened.metadata.num_rows > _FEW_ROWS
+        table = opened.read(columns=columns_with_seq(file, columns), use_threads=is_large)
     except (OSError, pa.ArrowException) as error:
         raise unreadable_error(file, error) from error
     table = visible_rows(file, table).select(columns)

@@ -20,7 +20,8 @@ ENGINE = "lake-retention"
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 """The key of a field's metadata with its name in files, statistics and partition values."""
 
-_UNPARSED = (b'{"add":', b'{"remove":', b'{"cdc":')
+UNPARSED = (b'{"add":', b'{"remove":', b'{"cdc":')
+"""The beginnings of the lines of file actions, as all known writers have them."""
 _CARRIED = (
     "partitionValues",
     "size",
@@ -55,7 +56,7 @@ def split(content: bytes, place: str) -> SplitEntry:
     while start < len(content):
         end = content.find(b"\n", start)
         end = len(content) if end < 0 else end
-        if content.startswith(_UNPARSED, start):
+        if content.startswith(UNPARSED, start):
             lines += 1
         elif line := content[start:end].strip():
             lines += 1

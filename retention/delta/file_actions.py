@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NoReturn
 from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.delta.entries import SplitEntry, damaged_entry
+from retention.delta.entries import UNPARSED, SplitEntry, damaged_entry
 from retention.delta.json_lines import parse_lines
 from retention.delta.shapes import LIVE_FILES, OF_ADD, STATS_PARSED, TEXTS, VECTOR
 from retention.schemas.empty import empty_table
@@ -21,6 +23,9 @@ FILE_ACTIONS = LIVE_FILES.append(pa.field(IS_ADD, pa.bool_()))
 """`LIVE_FILES` with removals among the rows; a removal has a path and a vector alone."""
 
 _MOST_CHUNKS = 8
+_FEW_LINES = 64
+"""The number of lines up to which a parser of columns costs more than the lines."""
+_UNUSUAL = (pa.ArrowException, ValueError, TypeError, LookupError, AttributeError, OverflowError)
 _BLOCK_BYTES = 1 << 24
 _TAGGED = re.compile(rb'"tags"\s*:\s*\{\s*"')
 _REMOVE = pa.struct({"path": pa.string(), "deletionVector": VECTOR})
@@ -40,7 +45,12 @@ def parse_entries(parts: Sequence[SplitEntry], partitions: Collection[str], plac
     lines = sum(part.lines for part in parts)
     if not lines:
         return empty_table(FILE_ACTIONS)
-    keys, content = sorted(partitions), b"\n".join([part.content for part in parts])
+    keys = sorted(partitions)
+    if lines <= _FEW_LINES:
+        # An unusual entry is left to the other parser, which tells what is wrong with it.
+        with suppress(*_UNUSUAL):
+            return _from_objects(parts, keys)
+    content = b"\n".join([part.content for part in parts])
     schema = pa.schema({"add": _add_type(keys), "remove": _REMOVE})
     block_bytes = max(_BLOCK_BYTES, 2 * max(part.longest for part in parts))
     try:
@@ -68,12 +78,11 @@ def reconcile(live: pa.Table, actions: pa.Table) -> pa.Table:
     """
     if not actions.num_rows:
         return live
-    keys = _keys(actions)
-    last = _last_of_each(keys)
-    is_last = np.zeros(actions.num_rows, bool)
-    is_last[last] = True
-    added = live_of(actions.filter(pa.array(is_last)))
-    kept = live.filter(pa.array(~_among(live, keys)))
+    paths = _decoded(actions["path"].combine_chunks())
+    keys = _keys(paths, actions["vector"])
+    is_touched = _among(live, paths, keys)
+    kept = live.filter(pa.array(~is_touched)) if is_touched.any() else live
+    added = live_of(_last_actions(actions, keys))
     if STATS_PARSED in live.column_names:
         nothing = pa.nulls(added.num_rows, live.schema.field(STATS_PARSED).type)
         added = added.append_column(STATS_PARSED, nothing)
@@ -112,6 +121,57 @@ def live_vectors(live: pa.Table, paths: Collection[str]) -> dict[str, set[str]]:
         if unquote(path) in vectors:
             vectors[unquote(path)].add(vector)
     return vectors
+
+
+def _from_objects(parts: Sequence[SplitEntry], partitions: Sequence[str]) -> pa.Table:
+    """The file actions of entries with few lines, parsed one by one.
+
+    Raises:
+        one of `_UNUSUAL`: a writer has put them in a way that only a parser of columns accepts, or refuses.
+    """
+    if any("add" in action or "remove" in action for part in parts for action in part.others):
+        raise ValueError("a file action does not begin its line")
+    lines = [line for part in parts for line in part.content.split(b"\n")]
+    parsed = (_DECODER.decode(line.decode()) for line in lines if line.startswith(UNPARSED))
+    rows = [row for action in parsed if (row := _row(action, partitions)) is not None]
+    return pa.Table.from_pylist(rows, FILE_ACTIONS)
+
+
+def _row(action: Mapping[str, Any], partitions: Sequence[str]) -> dict[str, Any] | None:
+    """A file action as a row of `FILE_ACTIONS`; None for a file of the change feed."""
+    add, remove = action.get("add"), action.get("remove")
+    if remove is not None and add is None:
+        return {"path": _path(remove), "vector": remove.get("deletionVector"), IS_ADD: False}
+    if add is None:
+        return None
+    values, tags = add.get("partitionValues") or {}, add.get("tags")
+    row = {column: add.get(name) for column, name in OF_ADD.items()}
+    row["partition_values"] = [(name, values.get(name)) for name in partitions]
+    row["tags"] = list(tags.items()) if tags else None
+    return row | {"path": _path(add), IS_ADD: True}
+
+
+def _path(fields: Mapping[str, Any]) -> str:
+    path = fields["path"]
+    if not isinstance(path, str):
+        raise TypeError("a path is not a text")
+    return path
+
+
+def _refuse_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not an integer")
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        raise ValueError("a name is there twice")
+    return fields
+
+
+_DECODER = json.JSONDecoder(
+    parse_float=_refuse_number, parse_constant=_refuse_number, object_pairs_hook=_distinct
+)
 
 
 def _add_type(partitions: Sequence[str]) -> pa.StructType:
@@ -157,11 +217,9 @@ def _with_tags(rows: pa.Table, lines: Sequence[bytes]) -> pa.Table:
     return rows.set_column(at, FILE_ACTIONS.field(at), pa.array(tags, TEXTS))
 
 
-def _keys(rows: pa.Table) -> pa.Array:
-    """One text for each row's path and vector; writers escape the same path differently, so it is decoded."""
-    return pc.binary_join_element_wise(
-        _decoded(rows["path"].combine_chunks()), vector_ids(rows["vector"]), "\0"
-    ).combine_chunks()
+def _keys(paths: pa.StringArray, vectors: pa.ChunkedArray) -> pa.Array:
+    """One text for each file's decoded path, since writers escape the same one differently, and vector."""
+    return pc.binary_join_element_wise(paths, vector_ids(vectors), "\0").combine_chunks()
 
 
 def _decoded(paths: pa.StringArray) -> pa.StringArray:
@@ -172,24 +230,25 @@ def _decoded(paths: pa.StringArray) -> pa.StringArray:
     return pc.replace_with_mask(paths, is_escaped, pa.array(decoded, pa.string()))
 
 
-def _last_of_each(keys: pa.Array) -> np.ndarray:
-    """The index of the last occurrence of each value."""
+def _last_actions(actions: pa.Table, keys: pa.Array) -> pa.Table:
+    """The last action of each key, in order."""
     if len(pc.unique(keys)) == len(keys):
-        return np.arange(len(keys))
+        return actions
     table = pa.table({"key": keys, "at": np.arange(len(keys))})
-    return table.group_by("key").aggregate([("at", "max")])["at_max"].to_numpy()
+    is_last = np.zeros(len(keys), bool)
+    is_last[table.group_by("key").aggregate([("at", "max")])["at_max"].to_numpy()] = True
+    return actions.filter(pa.array(is_last))
 
 
-def _among(live: pa.Table, keys: pa.Array) -> np.ndarray:
-    """Whether each live file's path and vector are among the keys."""
-    touched = pc.unique(pc.list_element(pc.split_pattern(keys, "\0"), 0))
-    may_be = _may_be(live["path"], touched)
+def _among(live: pa.Table, paths: pa.StringArray, keys: pa.Array) -> np.ndarray:
+    """Whether each live file's path and vector are among the keys, which have these paths."""
+    may_be = _may_be(live["path"], paths)
     is_among = may_be.to_numpy().copy()
     candidates = live.select(["path", "vector"]).filter(may_be)
     if candidates.num_rows:
-        is_among[is_among] = pc.is_in(_keys(candidates), value_set=keys).to_numpy(
-            zero_copy_only=False
-        )
+        decoded = _decoded(candidates["path"].combine_chunks())
+        named = _keys(decoded, candidates["vector"])
+        is_among[is_among] = pc.is_in(named, value_set=keys).to_numpy(zero_copy_only=False)
     return is_among
 
 

@@ -22,8 +22,9 @@ def parse_lines(content: pa.Buffer, schema: pa.Schema, block_bytes: int) -> pa.T
     """
     return pj.read_json(
         pa.BufferReader(content),
+        # A block is allocated at its full size.
         read_options=pj.ReadOptions(
-            block_size=block_bytes, use_threads=content.size > _SMALL_BYTES
+            block_size=min(block_bytes, content.size + 1), use_threads=content.size > _SMALL_BYTES
         ),
         parse_options=pj.ParseOptions(schema, unexpected_field_behavior="ignore"),
     )

@@ -130,8 +130,9 @@ class LoggedIntegers:
         new = texts.filter(before.is_null())
         rows = before.fill_null(-1).to_numpy().astype(np.int64)
         rows[rows < 0] = np.arange(len(self._texts), len(self._texts) + len(new))
-        at, columns = pa.array(rows), zip(self._known, self._parsed(new.chunks), strict=True)
-        return [pa.chunked_array(each).take(at).combine_chunks() for each in columns]
+        pieces = zip(self._known, self._parsed(new.chunks), strict=True)
+        together = pa.table(list(map(pa.chunked_array, pieces)), list(map("/".join, self._wanted)))
+        return [column.combine_chunks() for column in together.take(pa.array(rows)).columns]
 
     def _parsed(self, chunks: Sequence[pa.StringArray]) -> list[pa.Array]:
         """The integers in texts, one column for each leaf."""

@@ -62,11 +62,10 @@ def losses(decided: Evaluation, policy: Policy) -> Losses:
     """
     by_rule = _by_rule(decided)
     removed = _removed(decided, by_rule)
-    by_expiry = [
-        by_rule[decision.rule.name].upper for decision in decided.decisions if decision.rule.expires
-    ]
-    expiring = np.sum([np.zeros(len(decided.spans), np.int64), *by_expiry], axis=0)
-    if policy.subject_delete_marker_ttl_ns is None or not expiring.any():
+    if policy.subject_delete_marker_ttl_ns is None:
+        return Losses(by_rule, removed, announces=False)
+    expiring = _expiring(decided, by_rule)
+    if not expiring.any():
         return Losses(by_rule, removed, announces=False)
     if _have_room(decided, policy, expiring):
         return Losses(by_rule, removed, announces=True)
@@ -133,11 +132,18 @@ def _removed(decided: Evaluation, by_rule: dict[str, Range]) -> Range:
     """Bound the removals of all rules together in each span: the sums of their bounds, at most all messages."""
     messages = decided.spans.messages
     nothing = np.zeros(len(messages), np.int64)
-    lower = np.sum([nothing, *(of_rule.lower for of_rule in by_rule.values())], axis=0)
-    upper = np.sum([nothing, *(of_rule.upper for of_rule in by_rule.values())], axis=0)
+    lower = sum((of_rule.lower for of_rule in by_rule.values()), start=nothing)
+    upper = sum((of_rule.upper for of_rule in by_rule.values()), start=nothing)
     # These are removed completely, by one rule or another.
     lower = np.where(decided.gone & ~decided.ask, messages, lower)
     return Range(np.minimum(lower, messages), np.minimum(upper, messages))
+
+
+def _expiring(decided: Evaluation, by_rule: dict[str, Range]) -> Array:
+    """The messages of each span that expire, at most."""
+    rules = (decision.rule for decision in decided.decisions)
+    by_expiry = (by_rule[rule.name].upper for rule in rules if rule.expires)
+    return sum(by_expiry, start=np.zeros(len(decided.spans), np.int64))
 
 
 def _have_room(decided: Evaluation, policy: Policy, expiring: Array) -> bool:

@@ -31,7 +31,7 @@ def lowered_limits(
     Raises:
         DamagedError: a record of the run history, or a required file, is damaged.
     """
-    if not opened.store.exists():
+    if not plan.header.table_id:
         return ()
     history = history_of(opened.warehouse, opened.name)
     changes = lowered_since(history.last_applied_policy(), plan.header.policy)

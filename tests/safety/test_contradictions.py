@@ -15,6 +15,7 @@ import pytest
 from retention.api.warehouse import Warehouse
 from retention.errors import RetentionError
 from retention.plan.plan import Plan
+from tests.support.cached_statistics import rewrite
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with
 from tests.support.trees import overwrite, tree
 
@@ -168,9 +169,8 @@ def test_a_log_that_contradicts_statistics_and_file_is_refused(
 def test_statistics_that_contradict_the_log_are_learned_again(tmp_path: Path) -> None:
     warehouse = warehouse_with(tmp_path, "delta", START + 10**6 * SECOND, max_msgs=9)
     lay(warehouse.new_stream("ORDERS").opened, even_segments(3, 5))
-    [cache] = (tmp_path / "streams/ORDERS/_retention/stats").glob("*.parquet")
-    rows = pq.read_table(cache)
-    pq.write_table(_set(rows, "max_seq", [5, 10, 14]), cache)
+    [cache] = (tmp_path / "streams/ORDERS/_retention/stats").iterdir()
+    rewrite(cache, lambda rows: _set(rows, "max_seq", [5, 10, 14]))
     [report] = warehouse.apply()
     assert report.value is not None
     assert report.value.files_read >= 1

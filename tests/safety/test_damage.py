@@ -73,7 +73,7 @@ DELTA = {
     "streams/ORDERS/_retention/commits/N.json",
     "streams/ORDERS/_retention/ledger/*.blocks",
     "streams/ORDERS/_retention/ledger/ledger.json",
-    "streams/ORDERS/_retention/stats/*.parquet",
+    "streams/ORDERS/_retention/stats/*.arrow",
     "streams/ORDERS/messages/_delta_log/N.checkpoint.parquet",
     "streams/ORDERS/messages/_delta_log/N.json",
     "streams/ORDERS/messages/_delta_log/_last_checkpoint",

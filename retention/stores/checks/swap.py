@@ -26,6 +26,7 @@ from retention.stores.checks.number_bounds import impossible_counters, remedy
 from retention.stores.layout import leaving
 
 _PIN = ["path", "file_bytes", "modified_ms"]
+_RANGE = ["path", "partition", "segment", "min_seq", "max_seq"]
 
 
 def check(stream: str, swap: Swap, live: pa.Table, counters: Counters) -> None:
@@ -62,7 +63,7 @@ def check(stream: str, swap: Swap, live: pa.Table, counters: Counters) -> None:
                 f"stream {stream}: {again['path'][0].as_py()} is in the table already; {PLAN_AGAIN}"
             )
         _check_segments(stream, swap)
-        _check_ranges(stream, swap, live, stays)
+        _check_ranges(stream, swap, _taken(swap, live), stays)
 
 
 def refuse_below(stream: str, swap: Swap, counters: Counters) -> None:
@@ -167,8 +168,16 @@ def _check_pins(stream: str, swap: Swap, live: pa.Table) -> None:
 
 
 def _staying(swap: Swap, live: pa.Table) -> pa.Table:
-    goes = pc.is_in(live["path"], value_set=swap.remove["path"].combine_chunks())
-    return live.filter(pc.invert(goes))
+    return live.filter(pc.invert(_goes(swap, live))) if swap.remove.num_rows else live
+
+
+def _taken(swap: Swap, live: pa.Table) -> pa.Table:
+    """The live files that a swap removes."""
+    return live.filter(_goes(swap, live)) if swap.remove.num_rows else live.slice(0, 0)
+
+
+def _goes(swap: Swap, live: pa.Table) -> pa.ChunkedArray:
+    return pc.is_in(live["path"], value_set=swap.remove["path"].combine_chunks())
 
 
 def _check_bounds(swap: Swap, state: TableState) -> None:
@@ -201,7 +210,7 @@ def _beyond(values: pa.ChunkedArray) -> pa.ChunkedArray:
 def _check_segments(stream: str, swap: Swap) -> None:
     """Refuse added rows outside their segment, or at or above the next sequence."""
     next_seq = swap.next_seq
-    for row in swap.add.select(["path", "partition", "segment", "min_seq", "max_seq"]).to_pylist():
+    for row in swap.add.select(_RANGE).to_pylist():
         above = next_seq.get(row["partition"], row["max_seq"] + 1)
         if not row["segment"] <= row["min_seq"] <= row["max_seq"] < above:
             raise VerificationError(
@@ -211,16 +220,12 @@ def _check_segments(stream: str, swap: Swap) -> None:
             )
 
 
-def _check_ranges(stream: str, swap: Swap, live: pa.Table, stays: pa.Table) -> None:
+def _check_ranges(stream: str, swap: Swap, taken: pa.Table, stays: pa.Table) -> None:
     """Refuse added rows within the range of another file, unless the rows of both were compared."""
-    removed = pc.is_in(live["path"], value_set=swap.remove["path"].combine_chunks())
-    rest = _uncompared(swap, stays)
+    tables = swap.add, _uncompared(swap, stays), taken
     for partition in swap.add["partition"].unique().to_pylist():
-        added, replaced = (
-            _of_partition(swap.add, partition),
-            _of_partition(live.filter(removed), partition),
-        )
-        for row in overlapping(added, _of_partition(rest, partition), replaced):
+        added, rest, replaced = (_of_partition(table.select(_RANGE), partition) for table in tables)
+        for row in overlapping(added, rest, replaced):
             # A writer that assigned sequences before a rival's commit must assign them again.
             kind = ConflictError if swap.assigns_sequences else VerificationError
             raise kind(
@@ -252,13 +257,16 @@ def overlapping(added: pa.Table, rest: pa.Table, replaced: pa.Table) -> Iterator
         rest: the same columns of the remaining files, null if unknown.
         replaced: the same columns of the files that the added ones replace.
     """
-    rest = rest.filter(pc.is_valid(rest["max_seq"])).sort_by("min_seq")
+    if rest["max_seq"].null_count:
+        rest = rest.filter(pc.is_valid(rest["max_seq"]))
     if not rest.num_rows:
         return
-    reach = np.maximum.accumulate(rest["max_seq"].to_numpy())
+    low, high = rest["min_seq"].to_numpy(), rest["max_seq"].to_numpy()
+    order = np.argsort(low)
+    reach = np.maximum.accumulate(high[order])
     first, last = added["min_seq"].to_numpy(), added["max_seq"].to_numpy()
     # Count the files that begin at or before an added file's end; the farthest-reaching of them decides.
-    before = np.searchsorted(rest["min_seq"].to_numpy(), last, side="right")
+    before = np.searchsorted(low[order], last, side="right")
     meets = (before > 0) & (reach[np.maximum(before - 1, 0)] >= first)
     for at in np.flatnonzero(meets):
         row = added.slice(int(at), 1).to_pylist()[0]

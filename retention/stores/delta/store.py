@@ -389,9 +389,9 @@ class DeltaStore(FileStore):
 
     def _with_ranges(self, live: pa.Table) -> pa.Table:
         """Fill in sequence ranges missing in the log from the statistics cache."""
-        unknown = live.filter(pc.is_null(live["max_seq"]))
-        if not unknown.num_rows:
+        if not live["max_seq"].null_count:
             return live
+        unknown = live.filter(pc.is_null(live["max_seq"]))
         known, _ = self._cache.match(unknown.select(LOGGED_FILES.names))
         names = [*LOGGED_FILES.names, "min_seq", "max_seq"]
         rest = live.filter(pc.invert(pc.is_in(live["path"], value_set=known["path"])))

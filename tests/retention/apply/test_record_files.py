@@ -71,3 +71,14 @@ def test_what_is_no_table_is_refused_although_its_digest_fits(tmp_path: Path) ->
 
 def test_a_record_that_is_not_there_is_none(tmp_path: Path) -> None:
     assert verified(str(tmp_path / "record"), "run", fine) is None
+
+
+def test_only_a_record_of_few_rows_is_not_compressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_files, "AT_A_TIME", 1_000)
+    same = pa.table([[7] * 257], schema=SCHEMA)
+    lengths = [
+        sum(map(len, content_of(SCHEMA, tables)))
+        for tables in ([same.slice(1)], [same], [same.slice(1), same.slice(256)])
+    ]
+    assert lengths[0] > 256 * 8
+    assert max(lengths[1:]) < 256 * 8

@@ -19,6 +19,7 @@ from retention.datafile.subject_digest import digest_at
 from retention.history.runs import history_of
 from retention.storage.checksum import verified, with_checksum
 from retention.verify.finding import Verification
+from tests.support.cached_statistics import rewrite
 from tests.support.sandboxes import NOW, Commands, configured, lines
 
 ORDERS = {"name": "ORDERS", "subjects": ["orders.>"], "max_msgs": 100, "segment_size": "4KiB"}
@@ -154,11 +155,14 @@ def log_a_removed_file_again(planted: Planted) -> None:
 
 def rewrite_statistics(planted: Planted) -> None:
     """Say in the statistics beside the table that files have fewer markers and other times."""
-    for file in (planted.root / "_retention/stats").glob("*.parquet"):
-        rows = pq.read_table(file)
+
+    def change(rows: pa.Table) -> pa.Table:
         at = rows.column_names.index("markers")
         more = pa.array([value + 1 for value in rows["markers"].to_pylist()], pa.int64())
-        pq.write_table(rows.set_column(at, rows.schema.field(at), more), file)
+        return rows.set_column(at, rows.schema.field(at), more)
+
+    for file in (planted.root / "_retention/stats").iterdir():
+        rewrite(file, change)
 
 
 def count_other_subjects(planted: Planted) -> None:

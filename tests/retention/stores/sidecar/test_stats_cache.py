@@ -123,6 +123,30 @@ def test_many_files_become_fewer_with_all_rows_if_the_live_ones_are_not_known(
     assert known.match(logged(*tables))[0].num_rows == len(tables)
 
 
+@pytest.mark.parametrize("small_rows", [0, 9], ids=["in Parquet", "in Arrow"])
+def test_files_of_both_kinds_are_known_to_another_process(
+    tmp_path: Path, known: StatisticsCache, monkeypatch: pytest.MonkeyPatch, small_rows: int
+) -> None:
+    known.add(stats("a"))
+    monkeypatch.setattr(stats_cache, "_SMALL_ROWS", small_rows)
+    known.add(stats("b"))
+    later = StatisticsCache(Layout(str(tmp_path), "ORDERS"), lambda: NOW_MS * 1_000_000)
+    found, missing = later.match(logged(stats("b"), stats("a")))
+    assert (sorted(found["path"].to_pylist()), missing.num_rows) == (["a", "b"], 0)
+    kinds = sorted(path.suffix for path in (tmp_path / "_retention" / "stats").iterdir())
+    assert kinds == [".arrow", ".arrow" if small_rows else ".parquet"]
+
+
+def test_a_flipped_bit_makes_a_small_file_unknown(tmp_path: Path, known: StatisticsCache) -> None:
+    known.add(stats("a"))
+    [place] = (tmp_path / "_retention" / "stats").iterdir()
+    content = bytearray(place.read_bytes())
+    content[content.index(b"a", len(content) // 2)] ^= 1
+    place.write_bytes(content)
+    later = StatisticsCache(Layout(str(tmp_path), "ORDERS"), lambda: NOW_MS * 1_000_000)
+    assert later.match(logged(stats("a")))[1].num_rows == 1
+
+
 GATHERED = {
     "mostly dead": (3, 1, 0, 1),
     "some young": (3, 1, 2, 3),
