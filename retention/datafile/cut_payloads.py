@@ -1,0 +1,98 @@
+"""Payloads of row groups that lose some rows: cut out of stored pages, while the other columns are decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from retention.core.inventory import DataFile
+from retention.core.message_rows import accounted_sizes
+from retention.core.seq_ranges import in_ranges
+from retention.datafile.copied_payloads import (
+    OTHERS,
+    PAYLOAD,
+    has_plain_payloads,
+    without_payloads,
+)
+from retention.datafile.parquet import open_bytes, unreadable_error
+from retention.datafile.row_groups import stored_rows, with_time
+from retention.storage.row_groups.cut_pages import cut_pages
+from retention.storage.row_groups.footer import UnknownLayoutError
+from retention.storage.row_groups.pages import plain_pages
+from retention.storage.row_groups.plain_chunk import PlainPages
+
+LEAST_RUN_BYTES = 256
+"""The mean length of successive remaining payloads up to which decoding all of them takes less time than cutting."""
+_NO_BYTES = pa.scalar(0, pa.int64())
+
+
+@dataclass(frozen=True)
+class CutGroup:
+    """A row group to write: its remaining rows, and the pages of their payloads."""
+
+    rows: pa.Table
+    """Shape `FILE_COLUMNS`, without payloads."""
+    pages: Iterable[PlainPages]
+    """They are made one at a time, and only once."""
+    nbytes: int
+    """About the bytes of the decoded rows."""
+
+
+def load_cut(
+    file: DataFile, opened: pq.ParquetFile, number: int, gone: np.ndarray
+) -> CutGroup | None:
+    """A row group without the sequences in ascending, disjoint ranges `gone`, shape (n, 2).
+
+    None: decode it, because its payloads have another layout, or are too small to be cut.
+
+    Raises:
+        DamagedError: it cannot be read; if that is true of a payload, when its page is made.
+    """
+    group = opened.metadata.row_group(number)
+    column = group.column(PAYLOAD)
+    if not has_plain_payloads(group, column):
+        return None
+    rows = stored_rows(file, opened, number, OTHERS)
+    keeps = ~in_ranges(rows["seq"].to_numpy(), gone)
+    if not keeps.any():
+        return None
+    payload_bytes = column.total_uncompressed_size * np.count_nonzero(keeps) // group.num_rows
+    if payload_bytes < LEAST_RUN_BYTES * _count_runs(keeps):
+        return None
+    try:
+        with open_bytes(file) as source:
+            source.seek(column.data_page_offset)
+            stored = source.read_buffer(column.total_compressed_size)
+        pages = plain_pages(memoryview(stored), column.num_values)
+    except (OSError, UnknownLayoutError):
+        return None
+    made = cut_pages(stored, pages, keeps, _probable_lengths(rows))
+    remaining = rows.filter(pa.array(keeps))
+    nbytes = remaining.nbytes + payload_bytes
+    return CutGroup(with_time(without_payloads(remaining)), _named(file, made), nbytes)
+
+
+def _count_runs(keeps: np.ndarray) -> int:
+    """The number of runs of successive rows to keep."""
+    return int(np.count_nonzero(keeps[1:] & ~keeps[:-1]) + keeps[0])
+
+
+def _probable_lengths(rows: pa.Table) -> np.ndarray:
+    """The length of each payload by the broker's accounting, which adds a constant to it in memory and in topics."""
+    subjects = pc.binary_length(rows["subject"])
+    headers = pc.fill_null(pc.binary_length(rows["headers"]), 0)
+    others = accounted_sizes(subjects, headers, _NO_BYTES, "file")
+    lengths: np.ndarray = pc.subtract(rows["size"], others).to_numpy()
+    return lengths
+
+
+def _named(file: DataFile, pages: Iterator[PlainPages]) -> Iterator[PlainPages]:
+    try:
+        yield from pages
+    except (OSError, pa.ArrowException, UnknownLayoutError) as error:
+        raise unreadable_error(file, error) from error
