@@ -26,8 +26,8 @@ from retention.storage.row_groups.footer import UnknownLayoutError
 from retention.storage.row_groups.pages import plain_pages
 from retention.storage.row_groups.plain_chunk import PlainPages
 
-LEAST_RUN_BYTES = 256
-"""The mean length of successive remaining payloads up to which decoding all of them takes less time than cutting."""
+VALUE_BYTES, RUN_BYTES = 128, 512
+"""The bytes of payloads that take as long to decode and encode as a value takes to be found, and a run to be cut."""
 _NO_BYTES = pa.scalar(0, pa.int64())
 
 
@@ -61,8 +61,9 @@ def load_cut(
     keeps = ~in_ranges(rows["seq"].to_numpy(), gone)
     if not keeps.any():
         return None
-    payload_bytes = column.total_uncompressed_size * np.count_nonzero(keeps) // group.num_rows
-    if payload_bytes < LEAST_RUN_BYTES * _count_runs(keeps):
+    kept, runs = int(np.count_nonzero(keeps)), _count_runs(keeps)
+    payload_bytes = column.total_uncompressed_size * kept // group.num_rows
+    if payload_bytes < VALUE_BYTES * kept + RUN_BYTES * runs:
         return None
     try:
         with open_bytes(file) as source:

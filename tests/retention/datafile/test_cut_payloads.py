@@ -46,7 +46,8 @@ def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(owner, "ROW_GROUP_ROWS", GROUP)
     monkeypatch.setattr(copied_groups, "LEAST_BYTES", 0)
     monkeypatch.setattr(copied_payloads, "LEAST_PAYLOAD_BYTES", 0)
-    monkeypatch.setattr(cut_payloads, "LEAST_RUN_BYTES", 0)
+    monkeypatch.setattr(cut_payloads, "VALUE_BYTES", 0)
+    monkeypatch.setattr(cut_payloads, "RUN_BYTES", 0)
     monkeypatch.setattr(cut_pages, "PAGE_BYTES", 500)
 
 
@@ -152,15 +153,16 @@ def test_other_pages_are_decoded(kind: str, tmp_path: Path) -> None:
     assert rows.equals(remaining(SCATTERED, ROWS.slice(0, GROUP)))
 
 
-def test_payloads_in_short_runs_are_decoded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("bound", "share"), [("RUN_BYTES", 2), ("VALUE_BYTES", 59)])
+def test_short_payloads_are_decoded(
+    bound: str, share: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = source(tmp_path / "file")
     group = open_messages(file).metadata.row_group(0)
-    payload_bytes = group.column(PAYLOAD).total_uncompressed_size
+    payload_bytes = group.column(PAYLOAD).total_uncompressed_size * 59 // 60
     one_gone = np.array([[30, 30]], np.int64)
-    for run_bytes, is_cut in ((payload_bytes // 4, True), (payload_bytes, False)):
-        monkeypatch.setattr(cut_payloads, "LEAST_RUN_BYTES", run_bytes)
+    for nbytes, is_cut in ((payload_bytes // share, True), (payload_bytes // share + 1, False)):
+        monkeypatch.setattr(cut_payloads, bound, nbytes)
         assert (load_cut(file, open_messages(file), 0, one_gone) is not None) == is_cut
 
 

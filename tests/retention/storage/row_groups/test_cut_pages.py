@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import zlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -109,7 +110,7 @@ def damaged(at: int, by: int = 1) -> tuple[pa.Buffer, list[PlainPage]]:
     content = bytearray(codec.decompress(stored_page, page.decoded_bytes, asbytes=True))
     content[at] = (content[at] + by) % 256
     other = codec.compress(bytes(content))
-    checksum = module.zlib.crc32(other)
+    checksum = zlib.crc32(other)
     return other, [page._replace(begin=0, end=other.size, checksum=checksum)]
 
 
