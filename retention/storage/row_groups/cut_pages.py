@@ -75,9 +75,9 @@ class _HeldValues:
         """Add the values of a page to keep."""
         defined, begin = split_levels(content, len(keeps))
         ends = _ends(content, begin, lengths[defined])
-        for run_begin, run_end in _runs(keeps[defined], ends):
-            self.runs.append(content[run_begin:run_end])
-            self.nbytes += run_end - run_begin
+        begins, after = _runs(keeps[defined], ends)
+        self.runs += map(content.__getitem__, map(slice, begins.tolist(), after.tolist()))
+        self.nbytes += int((after - begins).sum())
         kept = defined[keeps]
         self.defined.append(kept)
         self.rows += len(kept)
@@ -115,14 +115,14 @@ def _signed(checksum: int) -> int:
     return int.from_bytes(checksum.to_bytes(4, "little"), "little", signed=True)
 
 
-def _runs(keeps: np.ndarray, ends: np.ndarray) -> Iterator[tuple[int, int]]:
-    """The bounds of successive values to keep.
+def _runs(keeps: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The positions at which runs of values to keep begin, and those at which they end.
 
     values   0123456     values 1 and 5 go: the runs are [ends[0], ends[1]), [ends[2], ends[5]), [ends[6], ends[7])
     """
     edges = np.flatnonzero(np.diff(keeps, prepend=False, append=False))
-    bounds = ends[edges].tolist()
-    return zip(bounds[::2], bounds[1::2], strict=True)
+    bounds = ends[edges]
+    return bounds[::2], bounds[1::2]
 
 
 def _ends(content: memoryview, begin: int, lengths: np.ndarray) -> np.ndarray:
@@ -150,9 +150,10 @@ def _are_stored(content: memoryview, ends: np.ndarray) -> bool:
     steps = np.diff(ends)
     if ends[-1] != len(content) or (steps < _LENGTH.size).any():
         return False
-    octets = np.frombuffer(content, np.uint8)
-    stored = octets[ends[:-1, np.newaxis] + np.arange(_LENGTH.size)].view("<u4")[:, 0]
-    return bool((stored == steps - _LENGTH.size).all())
+    if not len(steps):
+        return True
+    every = np.ndarray(len(content) - _LENGTH.size + 1, "<u4", content, strides=(1,))
+    return bool((every[ends[:-1]] == steps - _LENGTH.size).all())
 
 
 def _stored_ends(content: memoryview, begin: int, count: int) -> np.ndarray:
