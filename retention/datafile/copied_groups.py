@@ -49,7 +49,7 @@ class CopiedGroups:
     numbers: frozenset[int]
     """The large enough ones that lose nothing, by the footer."""
     losing: frozenset[int]
-    """Those that may lose rows, and have payloads that can be cut."""
+    """The large enough ones that may lose rows."""
 
     def load(self, number: int) -> StoredGroup | None:
         """A row group with all its bytes; None: decode it, because it may not be copied, or a check of it failed.

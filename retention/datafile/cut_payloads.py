@@ -38,7 +38,7 @@ class CutGroup:
     rows: pa.Table
     """Shape `FILE_COLUMNS`, without payloads."""
     pages: Iterable[PlainPages]
-    """They are made one at a time, and only once."""
+    """Pages that are made one at a time, and only once."""
     nbytes: int
     """About the bytes of the decoded rows."""
 
