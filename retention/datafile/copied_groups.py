@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from retention.core.inventory import DataFile
 from retention.core.message_rows import time_of
 from retention.datafile.copied_payloads import PAYLOAD, PagedGroup
-from retention.datafile.cut_payloads import CutGroup
+from retention.datafile.cut_payloads import CutGroup, load_cut
 from retention.datafile.footers import seq_bounds
 from retention.datafile.parquet import ROW_GROUP_ROWS, open_bytes, parquet_writer, unreadable_error
 from retention.schemas.messages import FILE_COLUMNS
@@ -65,6 +65,16 @@ class CopiedGroups:
         except (OSError, UnknownLayoutError):
             return None
         return group
+
+    def cut(self, number: int, gone: np.ndarray) -> CutGroup | None:
+        """A row group without the sequences `gone`; None: decode it, because it is not one to cut (`load_cut`).
+
+        Raises:
+            DamagedError: it cannot be read.
+        """
+        if number not in self.losing:
+            return None
+        return load_cut(self.file, self.opened, number, gone, LEAST_BYTES)
 
     @cached_property
     def _footer(self) -> Footer | None:

@@ -39,16 +39,21 @@ class CutGroup:
     """Shape `FILE_COLUMNS`, without payloads."""
     pages: Iterable[PlainPages]
     """Pages that are made one at a time, and only once."""
-    nbytes: int
-    """About the bytes of the decoded rows."""
 
 
 def load_cut(
-    file: DataFile, opened: pq.ParquetFile, number: int, gone: np.ndarray
+    file: DataFile, opened: pq.ParquetFile, number: int, gone: np.ndarray, least_bytes: int
 ) -> CutGroup | None:
     """A row group without the sequences in ascending, disjoint ranges `gone`, shape (n, 2).
 
-    None: decode it, because its payloads have another layout, or are too small to be cut.
+    None: decode it, because its payloads have another layout or are too short to be cut, or because few bytes remain.
+
+    Args:
+        file: a file of this engine.
+        opened: the file.
+        number: the number of the row group.
+        gone: the sequences.
+        least_bytes: the decoded bytes that have to remain.
 
     Raises:
         DamagedError: it cannot be read; if that is true of a payload, when its page is made.
@@ -59,11 +64,7 @@ def load_cut(
         return None
     rows = stored_rows(file, opened, number, OTHERS)
     keeps = ~in_ranges(rows["seq"].to_numpy(), gone)
-    if not keeps.any():
-        return None
-    kept, runs = int(np.count_nonzero(keeps)), _count_runs(keeps)
-    payload_bytes = column.total_uncompressed_size * kept // group.num_rows
-    if payload_bytes < VALUE_BYTES * kept + RUN_BYTES * runs:
+    if not _is_worth_cutting(group, column, keeps, least_bytes):
         return None
     try:
         with open_bytes(file) as source:
@@ -74,13 +75,21 @@ def load_cut(
         return None
     made = cut_pages(stored, pages, keeps, _probable_lengths(rows))
     remaining = rows.filter(pa.array(keeps))
-    nbytes = remaining.nbytes + payload_bytes
-    return CutGroup(with_time(without_payloads(remaining)), _named(file, made), nbytes)
+    return CutGroup(with_time(without_payloads(remaining)), _named(file, made))
 
 
-def _count_runs(keeps: np.ndarray) -> int:
-    """The number of runs of successive rows to keep."""
-    return int(np.count_nonzero(keeps[1:] & ~keeps[:-1]) + keeps[0])
+def _is_worth_cutting(
+    group: pq.RowGroupMetaData,
+    column: pq.ColumnChunkMetaData,
+    keeps: np.ndarray,
+    least_bytes: int,
+) -> bool:
+    kept = int(np.count_nonzero(keeps))
+    if not kept or group.total_byte_size * kept < least_bytes * group.num_rows:
+        return False
+    runs = int(np.count_nonzero(keeps[1:] & ~keeps[:-1]) + keeps[0])
+    payload_bytes = column.total_uncompressed_size * kept // group.num_rows
+    return payload_bytes >= VALUE_BYTES * kept + RUN_BYTES * runs
 
 
 def _probable_lengths(rows: pa.Table) -> np.ndarray:

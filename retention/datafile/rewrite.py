@@ -15,10 +15,9 @@ from retention.core.seq_ranges import in_ranges, ranges_in, union_of_ranges
 from retention.datafile.copied_groups import (
     CopiedGroups,
     copied_groups,
-    is_worth_copying,
     write_parts,
 )
-from retention.datafile.cut_payloads import CutGroup, load_cut
+from retention.datafile.cut_payloads import CutGroup
 from retention.datafile.deadline_writer import TableBuffer, write_by_deadline
 from retention.datafile.footers import compressed_bytes, seq_bounds
 from retention.datafile.parquet import ROW_GROUP_ROWS, describe, open_messages, unreadable_error
@@ -114,8 +113,8 @@ def _remaining_parts(
     decoded: list[int] = []
     for number in _remaining_groups(source, task.gone):
         part: CutGroup | StoredGroup | None = copied.load(number)
-        if part is None and number in copied.losing:
-            part = _load_large_cut(task, source, number)
+        if part is None:
+            part = copied.cut(number, task.gone)
         if part is None:
             decoded.append(number)
             continue
@@ -123,12 +122,6 @@ def _remaining_parts(
         decoded = []
         yield part
     yield from _rows_of(task, source, decoded)
-
-
-def _load_large_cut(task: RewriteTask, source: pq.ParquetFile, number: int) -> CutGroup | None:
-    """A row group with cut payloads; None: decode it, because it cannot be cut, or is merged with its neighbours."""
-    cut = load_cut(task.source, source, number, task.gone)
-    return cut if cut is not None and is_worth_copying(cut.nbytes) else None
 
 
 def _rows_of(task: RewriteTask, source: pq.ParquetFile, groups: list[int]) -> Iterator[pa.Table]:

@@ -148,7 +148,7 @@ NOT_CUT = {
 def test_other_pages_are_decoded(kind: str, tmp_path: Path) -> None:
     NOT_CUT[kind](tmp_path / "file")
     file = file_at(tmp_path / "file")
-    assert load_cut(file, open_messages(file), 0, SCATTERED) is None
+    assert load_cut(file, open_messages(file), 0, SCATTERED, 0) is None
     rows = rewritten(file, tmp_path / "target", SCATTERED)
     assert rows.equals(remaining(SCATTERED, ROWS.slice(0, GROUP)))
 
@@ -163,7 +163,7 @@ def test_short_payloads_are_decoded(
     one_gone = np.array([[30, 30]], np.int64)
     for nbytes, is_cut in ((payload_bytes // share, True), (payload_bytes // share + 1, False)):
         monkeypatch.setattr(cut_payloads, bound, nbytes)
-        assert (load_cut(file, open_messages(file), 0, one_gone) is not None) == is_cut
+        assert (load_cut(file, open_messages(file), 0, one_gone, 0) is not None) == is_cut
 
 
 def test_few_remaining_rows_are_merged_with_their_neighbours(
