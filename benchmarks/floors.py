@@ -25,8 +25,12 @@ from benchmarks.data import make_table, messages_of
 from benchmarks.meter import measure
 from benchmarks.tasks import TTL_NAMES, Size, Task, task
 from benchmarks.ttl import make_ttl_table, ttl_task
+from retention.datafile.copied_payloads import PAYLOAD
 from retention.datafile.parquet import parquet_writer
 from retention.schemas.messages import RULE_COLUMNS
+from retention.storage.row_groups.footer import OfGroup, read_footer
+from retention.storage.row_groups.pages import plain_pages
+from retention.storage.row_groups.stored_group import load_pages
 
 PEERS = {
     "drop": "deltalake-partition",
@@ -46,7 +50,7 @@ def compare(name: str, size: Size, directory: Path, peer: str, runs: int) -> lis
         make_ttl_table(source, size, asked)
     else:
         make_table(source, size, size.many_subjects if asked.table == "many" else size.subjects)
-    costs: dict[str, list[float]] = {"ours": [], peer: [], "floor": []}
+    costs: dict[str, list[float]] = {"ours": [], peer: [], "floor": [], "pages": []}
     with _opened("ours") as ours, _opened(peer) as other:
         for number in range(runs + 1):
             place = directory / f"{name}-{number}"
@@ -54,6 +58,7 @@ def compare(name: str, size: Size, directory: Path, peer: str, runs: int) -> lis
                 "ours": _run(ours, source, place / "ours", asked),
                 peer: _run(other, source, place / peer, asked),
                 "floor": _spent(floor_of(place / "ours", source, place / "floor", asked)),
+                "pages": _spent(pages_of(place / "ours", place / "pages")),
             }
             for each in costs if number else ():
                 costs[each].append(spent[each])
@@ -106,6 +111,36 @@ def floor_of(done: Path, source: Path, place: Path, asked: Task) -> Callable[[],
     return work
 
 
+def pages_of(done: Path, place: Path) -> Callable[[], None]:
+    """Only the payloads of the data files of a pass: each page is decompressed, compressed, digested and written.
+
+    A writer that changes every page does at least this, whatever it does with the values.
+
+    Args:
+        done: a warehouse after a pass of this engine.
+        place: a directory for the files, each synced as in `floor_of`.
+    """
+    data = sorted(messages_of(done).rglob("segment=*/*.parquet"))
+    place.mkdir(parents=True)
+
+    def work() -> None:
+        for number, file in enumerate(data):
+            _write(place / f"{number}", partial(_recompress, file))
+
+    return work
+
+
+def _recompress(file: Path, sink: _Digesting) -> None:
+    codec = pa.Codec("zstd")
+    with pa.OSFile(str(file)) as source:
+        footer = read_footer(source)
+        for number, group in enumerate(footer.groups):
+            chunk = load_pages(source, footer, number, PAYLOAD)
+            for page in plain_pages(memoryview(chunk), group[OfGroup.ROWS].value):
+                stored = chunk.slice(page.begin, page.end - page.begin)
+                sink.write(codec.compress(codec.decompress(stored, page.decoded_bytes)))
+
+
 def _replaced(copy: Path, source: Path, done: Path) -> list[Path]:
     """The files of a segment before the pass that have a message of a new file."""
     first = _seqs(copy)[0]
@@ -145,7 +180,7 @@ class _Digesting:
         self._digest = hashlib.sha256()
         self.closed = False
 
-    def write(self, content: bytes) -> int:
+    def write(self, content: bytes | pa.Buffer) -> int:
         self._digest.update(content)
         return os.write(self._descriptor, content)
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from retention.core.inventory import DataFile
 from retention.core.message_rows import time_of
 from retention.datafile.copied_payloads import PAYLOAD, PagedGroup
+from retention.datafile.cut_payloads import CutGroup, load_cut
 from retention.datafile.footers import seq_bounds
 from retention.datafile.parquet import ROW_GROUP_ROWS, open_bytes, parquet_writer, unreadable_error
 from retention.schemas.messages import FILE_COLUMNS
@@ -23,7 +24,7 @@ from retention.storage.crash_points import Step, reached
 from retention.storage.digesting import DigestingSink
 from retention.storage.row_groups.footer import Footer, UnknownLayoutError, read_footer
 from retention.storage.row_groups.join import JoinedFile
-from retention.storage.row_groups.plain_chunk import digest_of_pages, with_pages
+from retention.storage.row_groups.plain_chunk import digest_of_pages
 from retention.storage.row_groups.stored_group import (
     StoredGroup,
     check_group,
@@ -47,6 +48,8 @@ class CopiedGroups:
     opened: pq.ParquetFile
     numbers: frozenset[int]
     """The large enough ones that lose nothing, by the footer."""
+    losing: frozenset[int]
+    """The large enough ones that may lose rows."""
 
     def load(self, number: int) -> StoredGroup | None:
         """A row group with all its bytes; None: decode it, because it may not be copied, or a check of it failed.
@@ -62,6 +65,16 @@ class CopiedGroups:
         except (OSError, UnknownLayoutError):
             return None
         return group
+
+    def cut(self, number: int, gone: np.ndarray) -> CutGroup | None:
+        """A row group without the sequences `gone`; None: decode it, because it is not one to cut (`load_cut`).
+
+        Raises:
+            DamagedError: it cannot be read.
+        """
+        if number not in self.losing:
+            return None
+        return load_cut(self.file, self.opened, number, gone, LEAST_BYTES)
 
     @cached_property
     def _footer(self) -> Footer | None:
@@ -89,9 +102,9 @@ def copied_groups(file: DataFile, opened: pq.ParquetFile, gone: np.ndarray) -> C
     metadata = opened.metadata
     large = [number for number in range(metadata.num_row_groups) if _is_large(metadata, number)]
     if not large or not is_of_this_engine(opened):
-        return CopiedGroups(file, opened, frozenset())
-    fitting = (number for number in large if _is_outside(gone, seq_bounds(opened, number)))
-    return CopiedGroups(file, opened, frozenset(fitting))
+        return CopiedGroups(file, opened, frozenset(), frozenset())
+    fitting = {number for number in large if _is_outside(gone, seq_bounds(opened, number))}
+    return CopiedGroups(file, opened, frozenset(fitting), frozenset(large) - fitting)
 
 
 @dataclass(frozen=True)
@@ -106,7 +119,7 @@ class WrittenParts:
 
 
 def write_parts(
-    location: str, parts: Iterable[pa.Table | PagedGroup | StoredGroup]
+    location: str, parts: Iterable[pa.Table | CutGroup | PagedGroup | StoredGroup]
 ) -> WrittenParts:
     """Write tables of shape `FILE_COLUMNS` and row groups in bytes, whole or only their payloads, as one file.
 
@@ -120,7 +133,10 @@ def write_parts(
                 copied[file.add(part)] = part.digest
             elif isinstance(part, PagedGroup):
                 [group] = _encoded(part.rows)
-                paged[file.add(with_pages(group, PAYLOAD, part.pages))] = part.digest
+                paged[file.add_with_pages(group, PAYLOAD, part.pages)] = part.digest
+            elif isinstance(part, CutGroup):
+                [group] = _encoded(part.rows)
+                file.add_with_pages(group, PAYLOAD, part.pages)
             else:
                 for group in _encoded(part):
                     file.add(group)

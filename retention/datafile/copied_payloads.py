@@ -70,7 +70,7 @@ class PagedGroup:
     @cached_property
     def digest(self) -> str:
         """The XXH3 of all pages, in hexadecimal."""
-        return digest_of_pages(each.content for each in self.pages)
+        return digest_of_pages(part for each in self.pages for part in each.parts)
 
 
 @dataclass
@@ -123,7 +123,7 @@ def load_paged(
     """
     group = opened.metadata.row_group(number)
     column = group.column(PAYLOAD)
-    if not _is_fitting(group, column):
+    if not has_plain_payloads(group, column):
         return None
     content.seek(column.data_page_offset)
     stored = content.read_buffer(column.total_compressed_size)
@@ -135,11 +135,12 @@ def load_paged(
     seqs = rows["seq"].to_numpy()
     if not np.all(seqs[1:] > seqs[:-1]):
         return None
-    pages = PlainPages(stored, count, column.total_uncompressed_size)
+    pages = PlainPages([stored], count, column.total_uncompressed_size)
     return PagedRows(file, opened, number, rows, pages)
 
 
-def _is_fitting(group: pq.RowGroupMetaData, column: pq.ColumnChunkMetaData) -> bool:
+def has_plain_payloads(group: pq.RowGroupMetaData, column: pq.ColumnChunkMetaData) -> bool:
+    """Whether the payloads of a row group of this engine are in pages that may be copied, by the footer."""
     return bool(
         column.total_uncompressed_size >= LEAST_PAYLOAD_BYTES
         and group.num_rows == column.num_values <= parquet.ROW_GROUP_ROWS

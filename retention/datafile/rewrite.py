@@ -12,7 +12,12 @@ import pyarrow.parquet as pq
 
 from retention.core.inventory import DataFile, ReadCount, SeqRanges
 from retention.core.seq_ranges import in_ranges, ranges_in, union_of_ranges
-from retention.datafile.copied_groups import CopiedGroups, copied_groups, write_parts
+from retention.datafile.copied_groups import (
+    CopiedGroups,
+    copied_groups,
+    write_parts,
+)
+from retention.datafile.cut_payloads import CutGroup
 from retention.datafile.deadline_writer import TableBuffer, write_by_deadline
 from retention.datafile.footers import compressed_bytes, seq_bounds
 from retention.datafile.parquet import ROW_GROUP_ROWS, describe, open_messages, unreadable_error
@@ -92,9 +97,9 @@ def remaining_rows(task: RewriteTask, source: pq.ParquetFile) -> Iterator[pa.Tab
 
 
 def _write_remaining(task: RewriteTask, source: pq.ParquetFile) -> list[DataFile]:
-    """Write the targets; to a single one, row groups that lose nothing are copied as bytes."""
+    """Write the targets; to a single one, row groups are copied as bytes, or their payloads are cut out of pages."""
     copied = copied_groups(task.source, source, task.gone)
-    if len(task.targets) > 1 or not copied.numbers:
+    if len(task.targets) > 1 or not copied.numbers | copied.losing:
         return write_by_deadline(task.targets, remaining_rows(task, source))
     [target] = task.targets
     written = write_parts(target.location, _remaining_parts(task, source, copied))
@@ -103,17 +108,19 @@ def _write_remaining(task: RewriteTask, source: pq.ParquetFile) -> list[DataFile
 
 def _remaining_parts(
     task: RewriteTask, source: pq.ParquetFile, copied: CopiedGroups
-) -> Iterator[pa.Table | StoredGroup]:
-    """The remaining rows in order, as row groups in bytes or as tables."""
+) -> Iterator[pa.Table | CutGroup | StoredGroup]:
+    """The remaining rows in order: row groups in bytes, row groups with cut payloads, and tables."""
     decoded: list[int] = []
     for number in _remaining_groups(source, task.gone):
-        stored = copied.load(number)
-        if stored is None:
+        part: CutGroup | StoredGroup | None = copied.load(number)
+        if part is None:
+            part = copied.cut(number, task.gone)
+        if part is None:
             decoded.append(number)
             continue
         yield from _rows_of(task, source, decoded)
         decoded = []
-        yield stored
+        yield part
     yield from _rows_of(task, source, decoded)
 
 

@@ -80,6 +80,24 @@ def struct_bytes(fields: Struct) -> bytes:
     return bytes(out)
 
 
+def read_varint(content: bytes | memoryview, at: int) -> tuple[int, int]:
+    """The unsigned number that begins at a position, and the position after it.
+
+    Raises:
+        ValueError: it has more than 64 bits.
+        IndexError: it is cut off.
+    """
+    reader = _Reader(content, at)
+    return reader.varint(), reader.at
+
+
+def varint_bytes(number: int) -> bytes:
+    """An unsigned number."""
+    out = bytearray()
+    _write_varint(out, number)
+    return bytes(out)
+
+
 class _Reader:
     def __init__(self, content: bytes | memoryview, at: int) -> None:
         self._content = content
@@ -104,7 +122,7 @@ class _Reader:
             case Kind.I32 | Kind.I64 | Kind.I16:
                 return self._zigzag()
             case Kind.BINARY:
-                return self._bytes(self._varint())
+                return self._bytes(self.varint())
             case Kind.STRUCT:
                 return self.struct(depth + 1)
             case Kind.LIST | Kind.SET:
@@ -119,7 +137,7 @@ class _Reader:
     def _list(self, depth: int) -> ListValue:
         head = self._byte()
         count, kind = head >> 4, head & 15
-        count = self._varint() if count == _SHORT else count
+        count = self.varint() if count == _SHORT else count
         if count > len(self._content) - self.at:
             raise ValueError("a list is longer than its file")
         if kind in _BOOLEANS:
@@ -136,7 +154,7 @@ class _Reader:
             raise ValueError("a value is cut off")
         return bytes(self._content[begin : self.at])
 
-    def _varint(self) -> int:
+    def varint(self) -> int:
         number = shift = 0
         while (byte := self._byte()) & _MORE:
             number |= (byte & _LOW_BITS) << shift
@@ -146,7 +164,7 @@ class _Reader:
         return number | byte << shift
 
     def _zigzag(self) -> int:
-        number = self._varint()
+        number = self.varint()
         return number >> 1 ^ -(number & 1)
 
 

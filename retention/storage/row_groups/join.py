@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import pyarrow as pa
 
 from retention.storage.row_groups.compact import Field, Kind, ListValue, Struct, struct_bytes
 from retention.storage.row_groups.footer import (
@@ -13,6 +16,7 @@ from retention.storage.row_groups.footer import (
     OfGroup,
     footer_bytes,
 )
+from retention.storage.row_groups.plain_chunk import PageTotals, PlainPages, with_pages
 from retention.storage.row_groups.stored_group import StoredChunk, StoredGroup, shifted
 
 _LAST_ORDINAL = 2**15 - 1
@@ -52,13 +56,23 @@ class JoinedFile:
 
     def add(self, group: StoredGroup) -> int:
         """Write the pages of a row group, and return its number; its indexes and Bloom filters remain in memory."""
-        first, placed = self._at, []
-        for chunk in group.chunks:
-            placed.append(_Placed.of(chunk, self._at - chunk.begin))
-            self._write(chunk.pages)
-        number = len(self._groups)
-        self._groups.append((_moved(group, first, number), placed))
-        return number
+        begins = [self._write_all([chunk.pages]) for chunk in group.chunks]
+        return self._place(group, begins)
+
+    def add_with_pages(self, group: StoredGroup, column: int, pages: Iterable[PlainPages]) -> int:
+        """Write a row group with other pages for the column with that number, and return its number.
+
+        Args:
+            group: the row group.
+            column: its column.
+            pages: the pages, each written before the next is asked for; see `with_pages`.
+        """
+        totals = PageTotals()
+        begins = [
+            self._write_all(totals.counting(pages) if number == column else [chunk.pages])
+            for number, chunk in enumerate(group.chunks)
+        ]
+        return self._place(with_pages(group, column, totals), begins)
 
     def finish(self, footer: Struct) -> None:
         """Write the indexes of all row groups, and a footer.
@@ -90,6 +104,23 @@ class JoinedFile:
             for group, placed in self._groups
         ]
         self._write(footer_bytes(footer, groups))
+
+    def _write_all(self, parts: Iterable[pa.Buffer]) -> int:
+        """Write the pages of a column, and return the offset at which they begin."""
+        begin = self._at
+        for part in parts:
+            self._write(part)
+        return begin
+
+    def _place(self, group: StoredGroup, begins: Sequence[int]) -> int:
+        """Note a row group whose columns begin at these offsets, and return its number."""
+        placed = [
+            _Placed.of(chunk, begin - chunk.begin)
+            for chunk, begin in zip(group.chunks, begins, strict=True)
+        ]
+        number = len(self._groups)
+        self._groups.append((_moved(group, min(begins, default=self._at), number), placed))
+        return number
 
     def _write_bloom_filter(self, chunk: _Placed) -> None:
         if chunk.bloom_filter is None:

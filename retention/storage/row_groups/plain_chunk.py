@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -10,6 +10,7 @@ import xxhash
 
 from retention.storage.row_groups.compact import Field, Kind, ListValue
 from retention.storage.row_groups.footer import OfChunk, OfColumn, OfGroup
+from retention.storage.row_groups.pages import DATA_PAGE, PLAIN, RLE
 from retention.storage.row_groups.stored_group import StoredChunk, StoredGroup
 
 _ENCODINGS, _STATISTICS, _ENCODING_STATISTICS, _SIZE_STATISTICS = 2, 12, 13, 16
@@ -23,36 +24,52 @@ _UNKNOWN = (
     _SIZE_STATISTICS,
 )
 """Optional fields that do not hold for other pages."""
-_PLAIN, _RLE = 0, 3
-_DATA_PAGE = 0
 
 
 @dataclass(frozen=True)
 class PlainPages:
     """Data pages of a column with plain values, as they are stored."""
 
-    content: pa.Buffer
+    parts: Sequence[pa.Buffer]
+    """Their bytes."""
     count: int
     decoded_bytes: int
     """Their length before compression, headers included."""
 
 
-def digest_of_pages(contents: Iterable[pa.Buffer]) -> str:
+@dataclass
+class PageTotals:
+    """The number and the lengths of pages, counted while they pass."""
+
+    count: int = 0
+    decoded_bytes: int = 0
+    stored_bytes: int = 0
+
+    def counting(self, pages: Iterable[PlainPages]) -> Iterator[pa.Buffer]:
+        """Pass on the bytes of pages, and count them."""
+        for each in pages:
+            self.count += each.count
+            self.decoded_bytes += each.decoded_bytes
+            self.stored_bytes += sum(part.size for part in each.parts)
+            yield from each.parts
+
+
+def digest_of_pages(parts: Iterable[pa.Buffer]) -> str:
     """The XXH3 of successive stored pages, in hexadecimal."""
     digest = xxhash.xxh3_128()
-    for content in contents:
-        digest.update(memoryview(content))
+    for part in parts:
+        digest.update(memoryview(part))
     return digest.hexdigest()
 
 
-def with_pages(group: StoredGroup, column: int, pages: Sequence[PlainPages]) -> StoredGroup:
-    """A row group whose column with that number has other pages, with as many values as the row group has rows.
+def with_pages(group: StoredGroup, column: int, pages: PageTotals) -> StoredGroup:
+    """A row group that describes other pages for the column with that number, and has none for it in memory.
 
-    The pages must be compressed as those that they replace. The new column has neither statistics nor indexes.
+    The pages have as many values as the row group has rows, and are compressed as those that they replace. The new
+    column has neither statistics nor indexes.
     """
     old = group.chunks[column]
-    content = pa.py_buffer(b"".join(each.content for each in pages))
-    chunk = StoredChunk(_described(old, pages, len(content), group.rows), old.begin, content)
+    chunk = StoredChunk(_described(old, pages, group.rows), old.begin, pa.py_buffer(b""))
     before = old.fields[OfChunk.METADATA].value
     after = chunk.fields[OfChunk.METADATA].value
     chunks = (*group.chunks[:column], chunk, *group.chunks[column + 1 :])
@@ -68,16 +85,13 @@ def with_pages(group: StoredGroup, column: int, pages: Sequence[PlainPages]) -> 
     return replace(group, fields=group.fields | sizes, chunks=chunks)
 
 
-def _described(
-    old: StoredChunk, pages: Sequence[PlainPages], stored_bytes: int, rows: int
-) -> dict[int, Field]:
+def _described(old: StoredChunk, pages: PageTotals, rows: int) -> dict[int, Field]:
     """`ColumnChunk` of the new pages, which begin where the old ones did."""
-    count = sum(each.count for each in pages)
-    encodings = {1: _DATA_PAGE, 2: _PLAIN, 3: count}
+    encodings = {1: DATA_PAGE, 2: PLAIN, 3: pages.count}
     numbers = {
         OfColumn.VALUES: rows,
-        OfColumn.DECODED_BYTES: sum(each.decoded_bytes for each in pages),
-        OfColumn.STORED_BYTES: stored_bytes,
+        OfColumn.DECODED_BYTES: pages.decoded_bytes,
+        OfColumn.STORED_BYTES: pages.stored_bytes,
         OfColumn.DATA_OFFSET: old.begin,
     }
     column = {
@@ -87,7 +101,7 @@ def _described(
     }
     column |= {int(number): Field(Kind.I64, value) for number, value in numbers.items()}
     column |= {
-        _ENCODINGS: Field(Kind.LIST, ListValue(Kind.I32, [_RLE, _PLAIN])),
+        _ENCODINGS: Field(Kind.LIST, ListValue(Kind.I32, [RLE, PLAIN])),
         _ENCODING_STATISTICS: Field(
             Kind.LIST,
             ListValue(
