@@ -148,7 +148,8 @@ def _expected_ends(content: memoryview, begin: int, lengths: np.ndarray) -> np.n
 def _are_stored(content: memoryview, ends: np.ndarray) -> bool:
     """Whether the length stored at each position leads to the next one, and the last position is the end."""
     steps = np.diff(ends)
-    if ends[-1] != len(content) or (steps < _LENGTH.size).any():
+    is_possible = (steps >= _LENGTH.size) & (steps <= len(content))
+    if ends[-1] != len(content) or not is_possible.all():
         return False
     if not len(steps):
         return True

@@ -68,7 +68,9 @@ def test_cut_pages_have_the_values_that_are_kept(data: st.DataObject) -> None:
     keeps[data.draw(st.integers(0, len(values) - 1))] = True
     wrong = data.draw(st.sampled_from((0, 5, -(2**40))))
     lengths = np.array([len(value or b"") + wrong for value in values])
-    lengths[:: data.draw(st.sampled_from((1, 2, 60)))] += data.draw(st.sampled_from((0, 1, -7)))
+    lengths[:: data.draw(st.sampled_from((1, 2, 60)))] += data.draw(
+        st.sampled_from((0, 1, -7, 2**62))
+    )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "PAGE_BYTES", data.draw(st.sampled_from((1, 50, 1 << 20))))
         made = cut(stored(values, data.draw(st.sampled_from((1, 100, 1 << 20)))), keeps, lengths)
