@@ -9,6 +9,7 @@ from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
+from retention.core.event_loops import close_loop
 from retention.errors import RefusedError, RetentionError, StorageError, UsageError
 from retention.iggy.settings import IggySettings
 from retention.iggy.wire import name_of_request
@@ -107,7 +108,7 @@ class Connection:
         try:
             self._connect()
         except BaseException:
-            self._loop.close()
+            close_loop(self._loop)
             raise
         return self
 
@@ -119,7 +120,7 @@ class Connection:
     ) -> None:
         """Close the connection."""
         self._client = None
-        self._loop.close()
+        close_loop(self._loop)
 
     def request(self, code: int, body: bytes) -> bytes:
         """The body of the answer to a request.

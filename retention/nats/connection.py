@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from retention.core.event_loops import close_loop
 from retention.errors import ServerError, UsageError
 from retention.nats.failures import HungUpError, failure_to_open
 from retention.nats.settings import ConnectionSettings
@@ -130,8 +131,7 @@ class Connection:
         with contextlib.suppress(Exception):
             if self._client is not None:
                 self.run(self._drop(self._client))
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
+        close_loop(self._loop)
 
     def run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
         """Run a coroutine of this package on the connection's loop."""

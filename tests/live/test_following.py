@@ -103,6 +103,19 @@ def test_a_signal_ends_all_streams_in_good_order(
         assert [seq for table in tables for seq in table["seq"].to_pylist()] == [*range(1, 204)]
 
 
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_only_stream_leaves_only_its_outcome_on_standard_error(
+    user: Admin, warehouse: Warehouse, follow: Callable[..., Follower], how: signal.Signals
+) -> None:
+    follower = follow("FIRST")
+    wait_until(lambda: held(warehouse, "FIRST") == 3, follower)
+    time.sleep(0.3)
+    assert follower.end(how) == 0
+    [line] = follower.said.splitlines()
+    assert line.startswith("FIRST: synced, copied 3 messages")
+    assert user.api("CONSUMER.NAMES.FIRST")["total"] == 0
+
+
 def test_a_stream_with_a_backlog_holds_up_no_other(
     user: Admin, warehouse: Warehouse, follow: Callable[..., Follower]
 ) -> None:
