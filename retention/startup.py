@@ -5,8 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+
+_MMAP_THRESHOLD = -3
+"""`M_MMAP_THRESHOLD` of malloc.h."""
+_LARGE_BYTES = 128 << 10
+"""The length from which on glibc takes a piece of memory from the system: its first setting, which is kept by this."""
 
 
 class _NoPandas:
@@ -49,14 +55,21 @@ def spare_plugins() -> None:
 
 
 def return_memory() -> None:
-    """Let Arrow and deltalake return memory to the system at once, for a process that goes on for days.
+    """Let Arrow, deltalake and glibc return memory to the system at once, for a process that goes on for days.
 
     Arrow's own allocator keeps several times what a commit of a large table takes for a moment. That of deltalake,
-    which writes a checkpoint after every ten commits, larger each time, keeps freed pages of eight arenas. Call this
-    before deltalake is loaded; variables that the user has set stay.
+    which writes a checkpoint after every ten commits, larger each time, keeps freed pages of eight arenas. glibc
+    begins to take batches from its heap once the first one was freed, and they leave holes between what stays. Call
+    this before deltalake is loaded; variables that the user has set stay.
     """
+    import ctypes
+
     import pyarrow as pa
 
     if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
         pa.set_memory_pool(pa.system_memory_pool())
     os.environ.setdefault("_RJEM_MALLOC_CONF", "narenas:1,dirty_decay_ms:0,muzzy_decay_ms:0")
+    if "MALLOC_MMAP_THRESHOLD_" not in os.environ:
+        # Other libraries of C have no such function.
+        with suppress(AttributeError):
+            ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)

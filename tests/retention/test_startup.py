@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 
@@ -32,6 +33,28 @@ def test_the_library_keeps_no_freed_pages() -> None:
     assert told.stdout == "system\n"
     for setting in ("narenas: 1", "dirty_decay_ms: 0", "muzzy_decay_ms: 0"):
         assert f"opt.{setting}" in told.stderr
+
+
+FREED = """
+import ctypes
+from retention.startup import return_memory
+return_memory()
+libc = ctypes.CDLL("libc.so.6")
+libc.malloc.restype = ctypes.c_void_p
+class Info(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in "arena ordblks smblks hblks hblkhd a b c d e".split()]
+libc.mallinfo2.restype = Info
+libc.free(ctypes.c_void_p(libc.malloc(4 << 20)))
+before = libc.mallinfo2().hblkhd
+libc.malloc(1 << 20)
+print(libc.mallinfo2().hblkhd - before >= 1 << 20)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator is not glibc's")
+def test_a_large_piece_comes_from_the_system_after_a_larger_one_was_freed() -> None:
+    told = subprocess.run([sys.executable, "-c", FREED], check=True, capture_output=True, text=True)
+    assert told.stdout == "True\n"
 
 
 def test_settings_of_the_user_stay(monkeypatch: pytest.MonkeyPatch) -> None:
