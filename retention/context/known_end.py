@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from retention.context.context import OpenedStream
-from retention.context.position import Position
+from retention.context.position import Position, active_in
 from retention.core.inventory import Counters
 from retention.core.units import MICROSECOND
+from retention.datafile.parquet import stats_table
 from retention.datafile.segment_writer import PARTITION, Staged
 from retention.layout.segment_roll import ActiveSegment, Tail
 from retention.ports import TableHead
-from retention.schemas.files import FileStats
 
 
 @dataclass(frozen=True)
@@ -94,27 +94,16 @@ def _tail_after(partition: int, tail: Tail, staged: Staged) -> Tail:
     last_us = tail.last_us
     if files:
         last_us = max(files, key=lambda row: row["max_seq"])["last_ts_ns"] // MICROSECOND
-    return Tail(
-        staged.next_seq.get(partition, tail.next_seq),
-        _active_after(tail.active, files, staged.open_base.get(partition)),
-        last_us,
-    )
+    written = active_in(stats_table(files), staged.open_base.get(partition))
+    next_seq = staged.next_seq.get(partition, tail.next_seq)
+    return Tail(next_seq, _together(tail.active, written), last_us)
 
 
-def _active_after(
-    active: ActiveSegment | None, files: Sequence[FileStats], open_base: int | None
-) -> ActiveSegment | None:
-    bases = [row["segment"] for row in files]
-    bases += [base for base in (open_base, active.base if active else None) if base is not None]
-    if not bases:
-        return None
-    begun = active if active and active.base == max(bases) else ActiveSegment(max(bases))
-    inside = [row for row in files if row["segment"] == begun.base]
-    if not inside:
-        return begun
-    first = min(inside, key=lambda row: row["min_seq"])["first_ts_ns"]
-    return ActiveSegment(
-        begun.base,
-        begun.bytes + sum(row["bytes"] for row in inside),
-        first if begun.first_ts_ns is None else begun.first_ts_ns,
-    )
+def _together(before: ActiveSegment | None, after: ActiveSegment | None) -> ActiveSegment | None:
+    """The active segment of a partition, from that of its earlier files and that of its later ones."""
+    if before is None or after is None:
+        return before or after
+    if before.base != after.base:
+        return max(before, after, key=lambda segment: segment.base)
+    first_ts_ns = after.first_ts_ns if before.first_ts_ns is None else before.first_ts_ns
+    return ActiveSegment(after.base, before.bytes + after.bytes, first_ts_ns)

@@ -303,7 +303,7 @@ class Append:
             if self._identity is None and not _uses_sequences(end, staged):
                 self._done = done
                 return
-            version = self._swap(end, staged, removal)
+            version = self._swap(attempt, staged, removal)
             if removal is None:
                 self.last = last_commit(self.opened, end, staged, self.run)
         except (ConflictError, StalePlanError):
@@ -319,8 +319,9 @@ class Append:
         removed = removal.plan.removed_messages if removal else 0
         self._done = replace(done, version=version, removed=removed)
 
-    def _swap(self, end: LogEnd, staged: Staged, removal: Removal | None) -> int:
+    def _swap(self, attempt: AppendAttempt, staged: Staged, removal: Removal | None) -> int:
         """Commit staged files against the end that they were written for; return the new version."""
+        end = attempt.end
         swap = Swap(
             remove=LOGGED_FILES.empty_table(),
             add=parquet.stats_table(staged.stats),
@@ -339,9 +340,8 @@ class Append:
             if isinstance(end, KnownEnd):
                 return end.head.append(swap)
             return self.opened.store.commit(swap, end.snapshot)
-        if isinstance(end, KnownEnd):
-            raise TypeError("a removal needs the table")
-        return commit_removal(self.opened, swap, removal, staged.unstored, end.snapshot)
+        snapshot = attempt.position.snapshot
+        return commit_removal(self.opened, swap, removal, staged.unstored, snapshot)
 
 
 def appended_of(opened: OpenedStream, end: LogEnd, stats: Sequence[FileStats]) -> Appended:
