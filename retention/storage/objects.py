@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-
+from retention.storage import files
 from retention.storage.errors import storage_error
-from retention.storage.s3 import file_system, object_store, only_arrow_finds_credentials
+from retention.storage.s3 import object_store, only_arrow_finds_credentials
 
 
 def read_object(location: str) -> bytes:
@@ -38,7 +37,7 @@ def _read_again(location: str) -> bytes:
     it reads only a part. Two replacements within a second that restore the version before are not noticed.
     """
     while True:
-        with _opened(location) as source:
+        with files.open_input(location) as source:
             version = source.metadata()
             try:
                 content = bytes(source.read())
@@ -52,9 +51,5 @@ def _read_again(location: str) -> bytes:
 
 def _version(location: str) -> object:
     """The version of an object: the store's length, time and ETag."""
-    with _opened(location) as source:
+    with files.open_input(location) as source:
         return source.metadata()
-
-
-def _opened(location: str) -> pa.NativeFile:
-    return file_system().open_input_file(location.partition("://")[2])

@@ -84,7 +84,7 @@ def test_a_living_holder_keeps_its_lease_and_a_dead_one_loses_it(root: str) -> N
 def test_a_file_that_is_replaced_while_arrow_reads_it_is_read_whole(
     bucket: str, monkeypatch: pytest.MonkeyPatch, before: bytes, after: bytes
 ) -> None:
-    place, opened, meanwhile = f"{bucket}/a.json", objects._opened, [after]
+    place, opened, meanwhile = f"{bucket}/a.json", files.open_input, [after]
     files.replace(place, before)
 
     def opened_late(location: str) -> pa.NativeFile:
@@ -94,7 +94,7 @@ def test_a_file_that_is_replaced_while_arrow_reads_it_is_read_whole(
         return source
 
     monkeypatch.setattr(objects, "only_arrow_finds_credentials", lambda: True)
-    monkeypatch.setattr(objects, "_opened", opened_late)
+    monkeypatch.setattr(files, "open_input", opened_late)
     assert files.read_bytes(place) == after
 
 
