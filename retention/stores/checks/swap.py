@@ -48,7 +48,7 @@ def check(stream: str, swap: Swap, live: pa.Table, counters: Counters) -> None:
     """
     _check_names(stream, swap)
     _refuse_dropped(stream, swap, live, counters)
-    stays = _staying(swap, live)
+    stays, taken = _parted(swap, live)
     state = TableState(stream, counters, stays, swap.sets)
     for requirement in swap.requirements:
         requirement.check(state)
@@ -63,7 +63,7 @@ def check(stream: str, swap: Swap, live: pa.Table, counters: Counters) -> None:
                 f"stream {stream}: {again['path'][0].as_py()} is in the table already; {PLAN_AGAIN}"
             )
         _check_segments(stream, swap)
-        _check_ranges(stream, swap, _taken(swap, live), stays)
+        _check_ranges(stream, swap, taken, stays)
 
 
 def refuse_below(stream: str, swap: Swap, counters: Counters) -> None:
@@ -167,17 +167,12 @@ def _check_pins(stream: str, swap: Swap, live: pa.Table) -> None:
             )
 
 
-def _staying(swap: Swap, live: pa.Table) -> pa.Table:
-    return live.filter(pc.invert(_goes(swap, live))) if swap.remove.num_rows else live
-
-
-def _taken(swap: Swap, live: pa.Table) -> pa.Table:
-    """The live files that a swap removes."""
-    return live.filter(_goes(swap, live)) if swap.remove.num_rows else live.slice(0, 0)
-
-
-def _goes(swap: Swap, live: pa.Table) -> pa.ChunkedArray:
-    return pc.is_in(live["path"], value_set=swap.remove["path"].combine_chunks())
+def _parted(swap: Swap, live: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The live files that a swap leaves, and those that it removes."""
+    if not swap.remove.num_rows:
+        return live, live.slice(0, 0)
+    goes = pc.is_in(live["path"], value_set=swap.remove["path"].combine_chunks())
+    return live.filter(pc.invert(goes)), live.filter(goes)
 
 
 def _check_bounds(swap: Swap, state: TableState) -> None:
