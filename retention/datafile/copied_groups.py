@@ -131,12 +131,11 @@ def write_parts(
         for part in parts:
             if isinstance(part, StoredGroup):
                 copied[file.add(part)] = part.digest
-            elif isinstance(part, PagedGroup):
+            elif isinstance(part, PagedGroup | CutGroup):
                 [group] = _encoded(part.rows)
-                paged[file.add_with_pages(group, PAYLOAD, part.pages)] = part.digest
-            elif isinstance(part, CutGroup):
-                [group] = _encoded(part.rows)
-                file.add_with_pages(group, PAYLOAD, part.pages)
+                number = file.add_with_pages(group, PAYLOAD, part.pages)
+                if isinstance(part, PagedGroup):
+                    paged[number] = part.digest
             else:
                 for group in _encoded(part):
                     file.add(group)

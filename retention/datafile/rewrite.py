@@ -12,11 +12,7 @@ import pyarrow.parquet as pq
 
 from retention.core.inventory import DataFile, ReadCount, SeqRanges
 from retention.core.seq_ranges import in_ranges, ranges_in, union_of_ranges
-from retention.datafile.copied_groups import (
-    CopiedGroups,
-    copied_groups,
-    write_parts,
-)
+from retention.datafile.copied_groups import CopiedGroups, copied_groups, write_parts
 from retention.datafile.cut_payloads import CutGroup
 from retention.datafile.deadline_writer import TableBuffer, write_by_deadline
 from retention.datafile.footers import compressed_bytes, seq_bounds
