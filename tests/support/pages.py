@@ -25,7 +25,7 @@ RUN = re.compile(r"\d{8}T\d{6}\.\d{9}Z-[0-9a-f]{6}")
 _VARYING = (
     (RUN, "RUN"),
     (re.compile(r"\d+\.\d+ s\b"), "0.0 s"),
-    (re.compile(r"wrote \d+\.\d+ KiB"), "wrote 0.0 KiB"),
+    (re.compile(r"(wrote \d+\.\d)\d KiB"), r"\1_ KiB"),
     (re.compile(r"[0-9a-f]{64}-[0-9a-f]{16}\.json"), "MANIFEST.json"),
     (re.compile(r"[0-9a-f]{32}\.parquet"), "FILE.parquet"),
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "TABLE"),
