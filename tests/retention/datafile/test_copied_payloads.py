@@ -6,13 +6,11 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,6 +24,7 @@ from retention.errors import VerificationError
 from retention.schemas.messages import FILE_COLUMNS
 from tests.retention.datafile.test_copied_groups import file_at, messages
 from tests.support.laws import law_on_disk
+from tests.support.other_readers import payloads_by_others
 
 ROWS = messages(1, 30)
 
@@ -89,17 +88,11 @@ def test_every_reader_finds_the_payloads(tmp_path: Path) -> None:
     target = table / "target.parquet"
     merged(target, sources(tmp_path, 1, 26, 51, 76, 101), 100)
     wanted = messages(1, 100)["payload"].to_pylist()
-    assert pl.read_parquet(target)["payload"].to_list() == wanted
     assert pl.scan_parquet(target).filter(pl.col("seq") == 77).collect()["payload"].to_list() == [
         wanted[76]
     ]
-    with duckdb.connect() as connection:
-        found = connection.read_parquet(str(target)).order("seq").project("payload")
-        assert [payload for (payload,) in found.fetchall()] == wanted
-    convert_to_deltalake(table)
-    rows = QueryBuilder().register("rows", DeltaTable(table))
-    found = pa.table(rows.execute("SELECT payload FROM rows ORDER BY seq"))
-    assert found["payload"].to_pylist() == wanted
+    for payloads in payloads_by_others(target):
+        assert payloads == wanted
 
 
 def test_few_rows_are_decoded_and_merged_with_their_neighbours(tmp_path: Path) -> None:

@@ -5,13 +5,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import duckdb
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, QueryBuilder, convert_to_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -34,6 +31,7 @@ from retention.errors import DamagedError
 from retention.storage.row_groups import cut_pages
 from tests.retention.datafile.test_copied_groups import file_at, messages
 from tests.support.laws import law_on_disk
+from tests.support.other_readers import payloads_by_others
 
 MESSAGES, GROUP = 240, 60
 ROWS = messages(1, MESSAGES)
@@ -117,14 +115,8 @@ def test_every_reader_finds_the_remaining_payloads(tmp_path: Path) -> None:
     target = table / "target.parquet"
     rewritten(source(tmp_path / "source"), target, SCATTERED)
     wanted = remaining(SCATTERED)["payload"].to_pylist()
-    assert pl.read_parquet(target)["payload"].to_list() == wanted
-    with duckdb.connect() as connection:
-        found = connection.read_parquet(str(target)).order("seq").project("payload")
-        assert [payload for (payload,) in found.fetchall()] == wanted
-    convert_to_deltalake(table)
-    rows = QueryBuilder().register("rows", DeltaTable(table))
-    found = pa.table(rows.execute("SELECT payload FROM rows ORDER BY seq"))
-    assert found["payload"].to_pylist() == wanted
+    for payloads in payloads_by_others(target):
+        assert payloads == wanted
 
 
 def written(**settings: object) -> Callable[[Path], None]:
