@@ -7,7 +7,8 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 import retention
@@ -25,7 +25,9 @@ from benchmarks.contenders.contender import ROW_GROUP_ROWS, ZSTD_LEVEL
 from benchmarks.data import messages_of, payloads, write_config
 from benchmarks.meter import measure
 from benchmarks.tasks import FIRST_TS_NS, STEP_NS, STREAM
+from retention.datafile.parquet import write_messages
 from retention.engines.spark.session import session
+from retention.schemas.messages import FILE_COLUMNS, RULE_COLUMNS
 
 SUBJECTS = 2_000
 SHORTEST, LONGEST = 80, 120
@@ -68,6 +70,28 @@ def ours(frame: DataFrame, place: Path) -> Path:
     return messages_of(place)
 
 
+def bare(frame: DataFrame, place: Path) -> Path:
+    """The floor: tasks write their rows to files of this format, without order, sequences, checks or a commit."""
+    place.mkdir()
+    directory, columns, narrow = str(place), FILE_COLUMNS, list(RULE_COLUMNS)
+
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        target = f"{directory}/{uuid.uuid4().hex}.parquet"
+        rows = pa.Table.from_batches(batches)
+        numbers = pa.array(np.arange(len(rows)))
+        given = {"seq": numbers, "size": numbers} | {
+            name: rows[name].cast(columns.field(name).type) for name in rows.column_names
+        }
+        nulls = {each.name: pa.nulls(len(rows), each.type) for each in columns}
+        written = [(nulls | given)[name] for name in columns.names]
+        write_messages(target, [pa.table(written, schema=columns)])
+        pq.read_table(target, columns=narrow, partitioning=None)
+        yield pa.RecordBatch.from_pydict({"rows": pa.array([len(rows)], pa.int64())})
+
+    frame.mapInArrow(write, "rows long").toArrow()
+    return place
+
+
 def plain(frame: DataFrame, place: Path) -> Path:
     """The rows in their original order."""
     frame.write.format("delta").mode("append").save(str(place))
@@ -81,6 +105,7 @@ def plain_sorted(frame: DataFrame, place: Path) -> Path:
 
 CONTENDERS: dict[str, Callable[[DataFrame, Path], Path]] = {
     "ours": ours,
+    "bare": bare,
     "spark": plain,
     "spark-sorted": plain_sorted,
 }
@@ -88,7 +113,7 @@ CONTENDERS: dict[str, Callable[[DataFrame, Path], Path]] = {
 
 def figures_of(table: Path) -> dict[str, int]:
     """Messages of a table, and the sum of their times' positions, to detect lost or duplicate rows."""
-    times = DeltaTable(str(table)).to_pyarrow_table(columns=["ts_ns"])["ts_ns"].to_numpy()
+    times = pq.read_table(table, columns=["ts_ns"], partitioning=None)["ts_ns"].to_numpy()
     return {"messages": len(times), "places": int(((times - FIRST_TS_NS) // STEP_NS).sum())}
 
 
