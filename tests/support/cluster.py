@@ -24,7 +24,16 @@ from retention.engines.spark.java import find_java
 
 ROOT = Path(__file__).parents[2]
 CACHE = ROOT / ".pytest_cache"
-TASKS_NEED = ("pyarrow", "numpy", "pandas", "pydantic", "xxhash", "google-crc32c", "obstore")
+TASKS_NEED = (
+    "pyarrow",
+    "numpy",
+    "pandas",
+    "pydantic",
+    "xxhash",
+    "pyroaring",
+    "google-crc32c",
+    "obstore",
+)
 """The imports of tasks in addition to this package; only the driver needs the other dependencies."""
 WORKERS = 2
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
