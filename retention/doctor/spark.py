@@ -26,6 +26,7 @@ NEEDED = {
     "pandas": "pandas",
     "pydantic": "pydantic",
     "xxhash": "xxhash",
+    "pyroaring": "pyroaring",
 }
 """Module that tasks import → its distribution."""
 ON_S3 = {"obstore": "obstore", "google_crc32c": "google-crc32c"}

@@ -5,7 +5,7 @@ Rows are decided in this process, or, if they are many and have keys, by tasks t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -178,6 +178,18 @@ def read_narrow(task: NarrowFile) -> tuple[pa.Table, ReadCount]:
             values = values.take(pa.array(positions)) if is_live else values
         rows[column.name] = values
     return pa.table(rows), read
+
+
+def matching_rows(values: Mapping[str, pa.Scalar], task: NarrowFile) -> pa.Table:
+    """The narrow rows of a file with these values.
+
+    Raises:
+        DamagedError: as `read_narrow`.
+    """
+    rows, _ = read_narrow(task)
+    for name, value in values.items():
+        rows = rows.filter(pc.equal(rows[name], value))
+    return rows
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from retention.core.table_policy import LIMITS, Column, TablePolicy
 from retention.delta.snapshot import DeltaSnapshot
 from retention.engine_port import Engine
 from retention.errors import MissingMessageError
-from retention.planners.table_rows import TICKS, NarrowFile, read_narrow
+from retention.planners.table_rows import TICKS, NarrowFile, matching_rows
 from retention.rules.tables.files import narrow_columns
 from retention.rules.tables.matching import group_limits, group_of, limits_of
 from retention.rules.tables.rows import RowRules
@@ -190,7 +190,7 @@ class _Rows:
         tasks = [self._task(number, self.reader) for number in numbers]
         weights = [task.narrow_bytes for task in tasks]
         engine = self.choose_engine(sum(weights))
-        parts = engine.map(partial(_matching, values), tasks, weights)
+        parts = engine.map(partial(matching_rows, values), tasks, weights)
         return pa.concat_tables([self._none(), *parts])
 
     def _task(self, number: int, reader: NarrowReader) -> NarrowFile:
@@ -321,11 +321,3 @@ def _rule_columns(policy: TablePolicy) -> dict[str, Column]:
         **narrow_columns(policy),
     }
     return {name: column for name, column in named.items() if column is not None}
-
-
-def _matching(values: Mapping[str, pa.Scalar], task: NarrowFile) -> pa.Table:
-    """The narrow rows of a file with these values."""
-    rows, _ = read_narrow(task)
-    for name, value in values.items():
-        rows = rows.filter(pc.equal(rows[name], value))
-    return rows
