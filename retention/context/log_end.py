@@ -1,74 +1,17 @@
-"""The end of a log after this process's own commits, known without reading the table."""
+"""The end of a log on which an append is based, and the end that its own commit leaves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 from retention.context.context import OpenedStream
+from retention.context.own_end import KnownEnd, LastCommit
 from retention.context.position import Position, active_in
-from retention.core.inventory import Counters
 from retention.core.units import MICROSECOND
 from retention.datafile.parquet import stats_table
-from retention.datafile.segment_writer import PARTITION, Staged
+from retention.datafile.segment_writer import Staged
 from retention.layout.segment_roll import ActiveSegment, Tail
-from retention.ports import TableHead
-
-
-@dataclass(frozen=True)
-class KnownEnd:
-    """The end of a log at a version that a commit of this process made."""
-
-    head: TableHead
-    tails: Mapping[int, Tail]
-    """Partition → its end, of every partition."""
-    is_empty: bool
-    """Whether the table has no file."""
-
-    @property
-    def version(self) -> int:
-        """The version."""
-        return self.head.version
-
-    @property
-    def counters(self) -> Counters:
-        """The effective counters."""
-        return self.head.counters
-
-    @property
-    def next_seq(self) -> int:
-        """The next sequence of a stream, which has one partition."""
-        return self.tail(PARTITION).next_seq
-
-    def tail(self, partition: int) -> Tail:
-        """The end of a partition."""
-        return self.tails[partition]
-
 
 LogEnd = Position | KnownEnd
 """The end of a log on which an append is based that looks at no stored message."""
-
-
-@dataclass(frozen=True)
-class LastCommit:
-    """A commit of this process that only added files."""
-
-    run: str
-    before: TableHead
-    """The version on which it was made."""
-    tails: Mapping[int, Tail]
-    """Partition → its end after the commit."""
-    is_empty: bool
-    """Whether the table has no file after it."""
-
-    def end(self) -> KnownEnd | None:
-        """The log's end, if no other commit followed; None: it has to be located.
-
-        Raises:
-            LostCommitError: another program overwrote a commit of ours in the log.
-        """
-        head = self.before.after(self.run)
-        return None if head is None else KnownEnd(head, self.tails, self.is_empty)
 
 
 def last_commit(opened: OpenedStream, end: LogEnd, staged: Staged, run: str) -> LastCommit | None:
