@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from retention.context.context import OpenedStream
 from retention.context.own_end import KnownEnd, LastCommit
-from retention.context.position import Position, active_in
+from retention.context.position import Position
 from retention.core.units import MICROSECOND
-from retention.datafile.parquet import stats_table
 from retention.datafile.segment_writer import Staged
 from retention.layout.segment_roll import ActiveSegment, Tail
+from retention.schemas.files import FileStats
 
 LogEnd = Position | KnownEnd
 """The end of a log on which an append is based that looks at no stored message."""
@@ -37,9 +37,21 @@ def _tail_after(partition: int, tail: Tail, staged: Staged) -> Tail:
     last_us = tail.last_us
     if files:
         last_us = max(files, key=lambda row: row["max_seq"])["last_ts_ns"] // MICROSECOND
-    written = active_in(stats_table(files), staged.open_base.get(partition))
+    written = _active_in(files, staged.open_base.get(partition))
     next_seq = staged.next_seq.get(partition, tail.next_seq)
     return Tail(next_seq, _together(tail.active, written), last_us)
+
+
+def _active_in(files: list[FileStats], open_base: int | None) -> ActiveSegment | None:
+    """The active segment of a partition that has these files alone; None: it never had one."""
+    bases = [file["segment"] for file in files] + ([] if open_base is None else [open_base])
+    if not bases:
+        return None
+    inside = [file for file in files if file["segment"] == max(bases)]
+    if not inside:
+        return ActiveSegment(max(bases))
+    first = min(inside, key=lambda file: file["min_seq"])
+    return ActiveSegment(max(bases), sum(file["bytes"] for file in inside), first["first_ts_ns"])
 
 
 def _together(before: ActiveSegment | None, after: ActiveSegment | None) -> ActiveSegment | None:

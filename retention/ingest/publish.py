@@ -293,16 +293,29 @@ def _staged(
     if new.any():
         # Messages that are not stored use a sequence as well.
         staged = replace(staged, next_seq={PARTITION: int(answers.seqs[new][-1]) + 1})
-    if (new & ~kept).any():
-        staged = replace(staged, unstored={PARTITION: int(answers.seqs[new & ~kept][-1])})
-    unstored = batch.rows.select(["ts_ns", "msg_id"]).append_column("seq", pa.array(answers.seqs))
-    unstored = unstored.filter(pc.and_(pa.array(new & ~kept), pc.is_valid(unstored["msg_id"])))
-    if unstored.num_rows:
-        kept_ids = keep_unstored_ids(opened, unstored, attempt.position)
-        staged = replace(staged, batches=kept_ids)
+    unstored = new & ~kept
+    if unstored.any():
+        staged = replace(
+            staged,
+            unstored={PARTITION: int(answers.seqs[unstored][-1])},
+            batches=_unstored_ids(opened, batch, answers, unstored, attempt),
+        )
     if run is None:
         return staged, None
     return staged, plan_older(opened, attempt.position, rolled_up.stored, run)
+
+
+def _unstored_ids(
+    opened: OpenedStream,
+    batch: Batch,
+    answers: Answers,
+    unstored: np.ndarray,
+    attempt: AppendAttempt,
+) -> dict[str, int]:
+    """Keep the ids of messages that are not stored; the counters that their commit sets."""
+    rows = batch.rows.select(["ts_ns", "msg_id"]).append_column("seq", pa.array(answers.seqs))
+    with_id = rows.filter(pc.and_(pa.array(unstored), pc.is_valid(rows["msg_id"])))
+    return keep_unstored_ids(opened, with_id, attempt.position) if with_id.num_rows else {}
 
 
 def _numbered(rows: pa.Table, seqs: np.ndarray, kept: np.ndarray) -> Iterator[pa.Table]:

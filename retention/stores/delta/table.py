@@ -262,7 +262,7 @@ def next_handle(layout: Layout, handle: DeltaHandle, run: str) -> DeltaHandle | 
 
     Args:
         layout: the stream's layout.
-        handle: a version whose rules allow what the commit did.
+        handle: a version, without its files, whose rules allow what the commit did.
         run: the name of a run that only added files.
 
     Raises:
@@ -275,10 +275,9 @@ def next_handle(layout: Layout, handle: DeltaHandle, run: str) -> DeltaHandle | 
     with delta_history.damage_named(layout, version):
         if delta_history.run_of(entry) != run:
             return None
-    table = snapshots.after(handle.table, [entry])
+    table = snapshots.after_without_files(handle.table, entry)
     logged = counters.counters(table.transactions)
-    token = VersionToken(version, seal_of(entry))
-    return without_files(replace(handle, table=table, logged=logged, token=token))
+    return replace(handle, table=table, logged=logged, token=VersionToken(version, seal_of(entry)))
 
 
 def _live_files(layout: Layout, table: DeltaSnapshot, statistics: LoggedIntegers) -> pa.Table:
