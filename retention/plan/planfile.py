@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.documents import PlanHeader, judge
+from retention.core.documents import judge
 from retention.core.file_records import check_columns, check_file_records
 from retention.core.inventory import ReadCount
 from retention.core.policy import policy_from_json
+from retention.core.stored_documents import PlanHeader
 from retention.errors import DamagedError, RefusedError, StalePlanError, UsageError
 from retention.plan.actions import DROP, REWRITE, Actions
 from retention.plan.cause import CauseFiles

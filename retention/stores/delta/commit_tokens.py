@@ -22,7 +22,6 @@ from retention.storage.errors import as_storage_errors, storage_error
 from retention.stores.delta import log as delta_history
 from retention.stores.delta.foreign_writers import CONDITIONAL, TABLE, TOKEN
 from retention.stores.delta.internals import commit_info
-from retention.stores.delta.table import open_table
 from retention.stores.layout import Layout
 
 KEPT = 32
@@ -110,6 +109,8 @@ def lost_entries(layout: Layout) -> list[LostEntry]:
     lost = [each for each in overwritten if each is not None]
     if not lost:
         return []
+    from retention.stores.delta.table import open_table
+
     table = str(open_table(layout).metadata["id"])
     return [each for each in lost if _info(each.entry).get(TABLE, table) == table]
 
