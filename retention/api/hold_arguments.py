@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from retention.context.context import OpenedStream
+from retention.context.holds import place_hold
 from retention.core.seq_ranges import merged_ranges
 from retention.core.subjects import is_valid_filter
 from retention.core.units import parse_as_of
 from retention.errors import RefusedError, UsageError
+from retention.history.initiator import initiator
 from retention.schemas.bounds import MAX_SEQ
-from retention.stores.holds import Hold
+from retention.stores.holds import Hold, new_id
 
 if TYPE_CHECKING:
     from retention.api.holding import Ranges
@@ -21,7 +23,56 @@ if TYPE_CHECKING:
     from retention.api.table import Table
 
 
-def check_stream(opened: OpenedStream, hold: Hold, key: Mapping[str, object] | None) -> None:
+def checked_hold(  # noqa: PLR0913  (each is a field of the record)
+    name: str,
+    now_ns: int,
+    *,
+    reason: str,
+    subject: str | None,
+    ranges: np.ndarray | None,
+    times: tuple[Instant, Instant, Instant],
+    owner: str | None,
+) -> Hold:
+    """A legal hold to place.
+
+    Args:
+        name: the stream or table.
+        now_ns: the wall clock.
+        reason: kept with it.
+        subject: a subject filter.
+        ranges: ranges of sequences; None: every sequence.
+        times: the instants from which and before which messages were stored, and the one at which it ends.
+        owner: the person or case to ask about it.
+
+    Raises:
+        UsageError: a field is not valid, or nothing can match.
+    """
+    from_ns, to_ns, until_ns = (_instant(instant, now_ns) for instant in times)
+    hold = Hold(
+        name,
+        new_id(now_ns),
+        checked_text(reason, "reason"),
+        subject,
+        ranges,
+        from_ns,
+        to_ns,
+        until_ns,
+        None if owner is None else checked_text(owner, "owner"),
+        now_ns,
+        initiator(),
+    )
+    _check(hold, now_ns)
+    return hold
+
+
+def place_on_stream(opened: OpenedStream, hold: Hold, key: Mapping[str, object] | None) -> Hold:
+    """Place a legal hold on messages of a stream."""
+    _refuse_unfit(opened, hold, key)
+    place_hold(opened, hold)
+    return hold
+
+
+def _refuse_unfit(opened: OpenedStream, hold: Hold, key: Mapping[str, object] | None) -> None:
     """Refuse a legal hold that a stream cannot have."""
     if key is not None:
         raise RefusedError(
@@ -42,7 +93,7 @@ def place_on_table(table: Table, hold: Hold, key: Mapping[str, object] | None) -
     return place_hold(table.opened, hold_of_rows(table.opened, hold, key))
 
 
-def check_hold(hold: Hold, now_ns: int) -> None:
+def _check(hold: Hold, now_ns: int) -> None:
     """Refuse a legal hold that covers nothing, or that is not valid."""
     if hold.subject is not None and not is_valid_filter(hold.subject):
         raise UsageError(f"{hold.subject!r} is not a subject filter; nothing was changed")
@@ -63,8 +114,7 @@ def checked_text(text: str, what: str) -> str:
     return text
 
 
-def instant_of(instant: Instant, now_ns: int) -> int | None:
-    """An instant in nanoseconds since the epoch; None: none is given."""
+def _instant(instant: Instant, now_ns: int) -> int | None:
     return None if instant is None else parse_as_of(instant, now_ns)
 
 

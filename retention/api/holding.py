@@ -77,38 +77,24 @@ class Holding(StreamSelection):
             BusyError: other writers kept coming first.
         """
         from retention.api.hold_arguments import (
-            check_hold,
-            check_stream,
+            checked_hold,
             checked_ranges,
-            checked_text,
-            instant_of,
+            place_on_stream,
             place_on_table,
         )
-        from retention.context.holds import place_hold
-        from retention.history.initiator import initiator
-        from retention.stores.holds import Hold, new_id
 
-        now_ns = self.clock()
-        hold = Hold(
+        hold = checked_hold(
             name,
-            new_id(now_ns),
-            checked_text(reason, "reason"),
-            subject,
-            checked_ranges(from_seq, to_seq, ranges),
-            instant_of(from_time, now_ns),
-            instant_of(to_time, now_ns),
-            instant_of(until, now_ns),
-            None if owner is None else checked_text(owner, "owner"),
-            now_ns,
-            initiator(),
+            self.clock(),
+            reason=reason,
+            subject=subject,
+            ranges=checked_ranges(from_seq, to_seq, ranges),
+            times=(from_time, to_time, until),
+            owner=owner,
         )
-        check_hold(hold, now_ns)
         if name in self.tables():
             return place_on_table(self.table(name), hold, key)
-        opened = self._known(name)
-        check_stream(opened, hold, key)
-        place_hold(opened, hold)
-        return hold
+        return place_on_stream(self._known(name), hold, key)
 
     def holds(self, names: Iterable[str] | None = None, *, ended: bool = False) -> list[Hold]:
         """The legal holds of streams and tables (all, if `names` is None), in the order in which they were placed.

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
 from itertools import groupby
-from operator import itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -304,7 +303,7 @@ def _by_plan(
     numbered = (some for table in content.pieces() for some in _divided(table, part))
     return {
         number: gather(table for _, table in rows)
-        for number, rows in groupby(numbered, key=itemgetter(0))
+        for number, rows in groupby(numbered, key=lambda pair: pair[0])
     }
 
 

@@ -173,8 +173,7 @@ def _replaced(layout: Layout) -> Iterator[int]:
     """The versions with an entry that differs from their token, ascending."""
     for version, inode in sorted(_tokens(layout).items()):
         place = delta_history.place_of(layout, version)
-        found = _inode(place)
-        if found not in {None, inode} and not _is_equal(_place(layout, version), place):
+        if _inode(place) not in {None, inode} and not _is_equal(_place(layout, version), place):
             yield version
 
 

@@ -118,7 +118,7 @@ def test_the_table_is_opened_once_its_log_rarely_listed_and_its_files_are_not_ke
         appended(copy, seq)
     assert calls == {"log_names": 4}
     assert isinstance(copy.store, DeltaStore)
-    assert vars(copy.store)["_before"].table is None
+    assert vars(copy.store)["_before"] is None
     checkpoints = Path(copy.root, "messages", "_delta_log").glob("*.checkpoint.parquet")
     assert len(list(checkpoints)) == 4
     assert locate(copy).inventory.files.num_rows == 4 * CHECKPOINT_EVERY + 1
