@@ -87,8 +87,8 @@ class ListState(_InEpoch):
     table_id: Identifier
     seal: str = ""
     """The seal of the log entry of its version; lists of earlier program versions have none, and are ignored."""
-    edits: dict[Name, Natural] = Field(default_factory=dict)
-    resting: dict[Digits, _InEpoch] = Field(default_factory=dict)
+    edits: dict[Name, Natural] = {}  # noqa: RUF012  (pydantic copies it)
+    resting: dict[Digits, _InEpoch] = {}  # noqa: RUF012  (pydantic copies it)
 
 
 class _Pin(JsonDocument):
@@ -186,9 +186,9 @@ class KeptConsumer(JsonDocument):
     counted: bool
     deleted: bool
     origin: Name | None
-    folded: dict[str, Any] = Field(default_factory=dict)
+    folded: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
     generation: Natural = 0
-    changes: dict[Name, Int64] = Field(default_factory=dict)
+    changes: dict[Name, Int64] = {}  # noqa: RUF012  (pydantic copies it)
     unseen: object = None
     last_active_ns: object = None
 
@@ -217,9 +217,7 @@ class KeptOffsets(JsonDocument):
     version: Natural = 0
     revision: Natural = 0
     counted: bool = True
-    watermarks: list[Annotated[list[_Watermark], Field(min_length=2, max_length=2)]] = Field(
-        default_factory=list
-    )
+    watermarks: list[Annotated[list[_Watermark], Field(min_length=2, max_length=2)]] = []  # noqa: RUF012
     origin: Name | None = None
     epoch: Natural = 0
     other: KeptOffsets | None = None
