@@ -12,7 +12,6 @@ from retention.core.arguments import checked_class
 from retention.core.display import DisplayedDict, DisplayedList
 from retention.engines.select import EngineName, Engines
 from retention.errors import UsageError
-from retention.history.across_streams import runs_of
 from retention.history.record import RunRecord
 from retention.history.run_fields import RunEntry
 from retention.history.runs import history_of
@@ -57,6 +56,8 @@ class RunHistory(StreamSelection):
         Raises:
             UsageError: there is no such stream.
         """
+        from retention.history.across_streams import runs_of
+
         given = None if names is None else list(names)
         if given == []:
             return []

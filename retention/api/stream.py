@@ -26,7 +26,8 @@ from retention.engines.select import Engines
 from retention.formats.jsonl import Given, LeaveOut, open_lines
 from retention.ingest.idempotency import batch_identity
 from retention.ingest.import_nats import Imported, import_nats_backup
-from retention.ingest.publish import Published, publish
+from retention.ingest.publish import publish
+from retention.ingest.published import Published
 from retention.inspect.latest import latest_of
 from retention.inspect.nats_export import Exported, export_nats_backup
 from retention.inspect.replay import replay_stream

@@ -10,7 +10,7 @@ from retention.apply.change import Change
 from retention.apply.guards import Guards
 from retention.apply.plan_record import intent_of, kept_after, outcome_of
 from retention.context.context import OpenedStream
-from retention.context.holds import expired_since
+from retention.context.hold_listing import may_have_holds
 from retention.core.inventory import ReadCount
 from retention.core.units import SECOND
 from retention.engines.select import Engines
@@ -88,5 +88,14 @@ def report_of(opened: OpenedStream, plan: Plan, run: str, work: Work, started: i
         dropped=None if plan.dropped is None else plan.dropped.as_json(),
         guards=[finding.as_json() for finding in plan.guards] or None,
         kept_by_holds=plan.kept_by_holds,
-        expired_holds=expired_since(opened, started) or None,
+        expired_holds=_expired_holds(opened, started) or None,
     )
+
+
+def _expired_holds(opened: OpenedStream, since_ns: int) -> list[str]:
+    """The ids of the legal holds whose end by time was recorded since an instant."""
+    if not may_have_holds(opened):
+        return []
+    from retention.context.holds import expired_since
+
+    return expired_since(opened, since_ns)

@@ -100,7 +100,7 @@ def keep_unstored_ids(
         unstored: the messages that have an id: `seq`, `ts_ns` and `msg_id`.
         position: the stream's end.
     """
-    if not unstored.num_rows or not opened.config.duplicate_window_ns:
+    if not opened.config.duplicate_window_ns:
         return {}
     since_ns = counts_since_ns(opened, position.inventory.files["max_ts_ns"], unstored["ts_ns"])
     snapshot = position.snapshot

@@ -21,7 +21,6 @@ from retention.apply.guards import (
 )
 from retention.apply.recover import settle_interrupted
 from retention.context.context import OpenedStream
-from retention.context.holds import holds_in_effect
 from retention.context.maintenance import removing
 from retention.context.ownership import refuse_other_owner
 from retention.core.labels import labelled, on_stream
@@ -160,5 +159,7 @@ def _holds_moved(opened: OpenedStream, planned: Planned) -> bool:
     Raises:
         DamagedError: records of legal holds are missing or cannot be read.
     """
+    from retention.context.holds import holds_in_effect
+
     counters = opened.store.snapshot().counters
     return holds_in_effect(opened, counters).edits != planned.plan.pins.holds

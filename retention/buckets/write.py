@@ -19,7 +19,7 @@ from retention.core.headers import EXPECTED_SUBJECT_SEQ
 from retention.core.units import SECOND, go_duration
 from retention.errors import KeyExistsError, RefusedError, RevisionError, UsageError
 from retention.formats.jsonl import PUBLISHED
-from retention.ingest.publish import publish_decided, refuse_at_once
+from retention.ingest.publish import publish_decided, publish_made, refuse_at_once
 from retention.ingest.turns import ONE_BY_ONE, AllAtOnce
 
 CONTENTION_WAIT_S = 30.0
@@ -58,7 +58,7 @@ class BucketWriter:
             RefusedError: the bucket is a mirror, or full, or refuses values of this size.
             BusyError: other writers kept committing first.
         """
-        return self._write(key, octets_of(value), [], _anything)
+        return self._write_anyway(key, octets_of(value), [])
 
     def put_all(self, values: Iterable[tuple[str, Value]]) -> tuple[int, int]:
         """Set the values of many keys in one commit, in their order; return the first and the last revision.
@@ -78,10 +78,10 @@ class BucketWriter:
         subjects = pc.binary_join_element_wise(self._reader.prefix, keys, "")
         payloads = pa.array([value for _, value in pairs], pa.binary())
 
-        def decide(_: Position, now_ns: int) -> pa.Table:
+        def make(now_ns: int) -> pa.Table:
             return _messages(subjects, b"", payloads, now_ns)
 
-        appended = publish_decided(self._opened, decide, ONE_BY_ONE).appended
+        appended = publish_made(self._opened, make, ONE_BY_ONE).appended
         return appended.first_seq, appended.last_seq
 
     def create(self, key: str, value: Value, ttl_ns: int | None = None) -> int:
@@ -132,6 +132,8 @@ class BucketWriter:
             UsageError, RefusedError, BusyError: as `put`.
         """
         operation = [(headers.KV_OPERATION, "DEL")]
+        if revision is None:
+            return self._write_anyway(key, b"", operation)
         return self._write(key, b"", operation, self._last(key, revision))
 
     def purge(self, key: str, revision: int | None = None, ttl_ns: int | None = None) -> int:
@@ -165,15 +167,21 @@ class BucketWriter:
 
         return expect
 
+    def _write_anyway(self, key: str, value: bytes, lines: list[tuple[str, str]]) -> int:
+        """Write an entry that expects nothing of its key and replaces nothing."""
+        subject = self._writable(key)
+
+        def make(now_ns: int) -> pa.Table:
+            return _message(subject, lines, value, now_ns)
+
+        return int(publish_made(self._opened, make, self._turns).answers.seqs[0])
+
     def _write(self, key: str, value: bytes, lines: list[tuple[str, str]], expect: Expect) -> int:
-        check_key(key)
-        self._refuse_mirror()
-        subject = f"{self._reader.prefix}{key}"
+        subject = self._writable(key)
 
         def message(expected: int | None, now_ns: int) -> pa.Table:
             named = [] if expected is None else [(EXPECTED_SUBJECT_SEQ, str(expected))]
-            block = headers.build(sorted([*lines, *named]))
-            return _messages(pa.array([subject]), block, pa.array([value], pa.binary()), now_ns)
+            return _message(subject, [*lines, *named], value, now_ns)
 
         def decide(position: Position, now_ns: int) -> pa.Table:
             try:
@@ -186,6 +194,12 @@ class BucketWriter:
         rolls_up = any(name == headers.ROLLUP for name, _ in lines)
         published = publish_decided(self._opened, decide, self._turns, rolls_up=rolls_up)
         return int(published.answers.seqs[0])
+
+    def _writable(self, key: str) -> str:
+        """The subject of a key that this bucket may change."""
+        check_key(key)
+        self._refuse_mirror()
+        return f"{self._reader.prefix}{key}"
 
     def _standing(self, position: Position, subject: str, now_ns: int) -> Standing:
         messages = self._reader.messages_in(position.inventory.files, now_ns)
@@ -214,6 +228,12 @@ def _ttl(ttl_ns: int | None) -> list[tuple[str, str]]:
     if ttl_ns < SECOND:
         raise UsageError(f"a TTL of {go_duration(ttl_ns)} is too short; give at least 1s")
     return [(headers.TTL, go_duration(ttl_ns))]
+
+
+def _message(subject: str, lines: list[tuple[str, str]], value: bytes, now_ns: int) -> pa.Table:
+    """One message, shape `PUBLISHED`."""
+    block = headers.build(sorted(lines))
+    return _messages(pa.array([subject]), block, pa.array([value], pa.binary()), now_ns)
 
 
 def _messages(subjects: pa.Array, block: bytes, payloads: pa.Array, now_ns: int) -> pa.Table:

@@ -26,7 +26,7 @@ from retention.storage.outputs import OutputKind, begins, check_output, write_ou
 if TYPE_CHECKING:
     from retention.formats.jsonl import LeaveOut, Line, SkippedLine
     from retention.ingest.import_nats import Imported
-    from retention.ingest.publish import Published
+    from retention.ingest.published import Published
     from retention.ingest.topics.import_log import TopicImported
 
 

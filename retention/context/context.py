@@ -16,6 +16,7 @@ from retention.stores.layout import Layout
 if TYPE_CHECKING:
     from retention.context.digest_index import DigestIndex
     from retention.context.message_ids import MessageIds
+    from retention.context.own_end import OwnEnd
     from retention.dialects.dialect import Dialect
     from retention.stores.table_format import TableFormat
 
@@ -68,6 +69,13 @@ class OpenedStream:
         from retention.context.message_ids import MessageIds
 
         return MessageIds()
+
+    @cached_property
+    def own_end(self) -> OwnEnd:
+        """The end of its log, as far as commits through this object tell it."""
+        from retention.context.own_end import OwnEnd
+
+        return OwnEnd()
 
     @property
     def layout(self) -> Layout:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from retention.context.context import OpenedStream
-from retention.context.holds import expire_holds, place_written, restore_holds
+from retention.context.hold_listing import may_have_holds
 from retention.context.ownership import note_owner
 from retention.stores.lease import lease
 from retention.stores.pauses import refuse_paused
@@ -44,7 +44,10 @@ def removing(opened: OpenedStream, *, at_least_s: float = 0.0) -> Iterator[None]
     """
     with maintaining(opened, at_least_s=at_least_s):
         refuse_paused(opened.warehouse, opened.root, opened.name)
-        restore_holds(opened)
-        place_written(opened)
-        expire_holds(opened)
+        if may_have_holds(opened):
+            from retention.context.holds import expire_holds, place_written, restore_holds
+
+            restore_holds(opened)
+            place_written(opened)
+            expire_holds(opened)
         yield

@@ -1,27 +1,16 @@
-"""Documents of a stream: type, range and shape of each field, validated before any work starts."""
+"""The parts of a stream's documents: type, range and shape of a field, validated before any work starts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Self, TypeVar
 
-import pyarrow as pa
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    create_model,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from retention.core.counter_names import OF_TABLE
-from retention.core.file_records import ANY_SIGN, is_inside, quoted, record_problem
-from retention.schemas.files import FILE_STATS
+from retention.core.file_records import is_inside, quoted, record_problem
 
-_HIGHEST = 2**63 - 1
+HIGHEST = 2**63 - 1
 Shape = TypeVar("Shape", bound=BaseModel)
 
 
@@ -40,12 +29,12 @@ def _ranges(ranges: list[list[int]]) -> list[list[int]]:
     return ranges
 
 
-Int64 = Annotated[int, Field(ge=-_HIGHEST - 1, le=_HIGHEST)]
-Natural = Annotated[int, Field(ge=0, le=_HIGHEST)]
+Int64 = Annotated[int, Field(ge=-HIGHEST - 1, le=HIGHEST)]
+Natural = Annotated[int, Field(ge=0, le=HIGHEST)]
 """A count, a length, a sequence or the base of a segment."""
-NextSequence = Annotated[int, Field(ge=0, le=_HIGHEST + 1)]
+NextSequence = Annotated[int, Field(ge=0, le=HIGHEST + 1)]
 PartitionNumber = Annotated[int, Field(ge=0, lt=2**31)]
-Version = Annotated[int, Field(ge=-1, le=_HIGHEST)]
+Version = Annotated[int, Field(ge=-1, le=HIGHEST)]
 """The version of a table; -1: the table does not exist yet."""
 Digits = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,9})$")]
 """A partition, as a key of JSON."""
@@ -79,81 +68,6 @@ class PlacedFile(JsonDocument):
         return self
 
 
-def _kind(field: pa.Field) -> object:
-    if pa.types.is_boolean(field.type):
-        return bool
-    if field.name == "path":
-        return Path
-    if pa.types.is_int32(field.type):
-        return PartitionNumber
-    kind = Int64 if field.name in ANY_SIGN else Natural
-    return kind | None if field.nullable else kind
-
-
-FileRow: type[PlacedFile] = create_model(
-    "FileRow",
-    __base__=PlacedFile,
-    **{field.name: (_kind(field), ...) for field in FILE_STATS},  # type: ignore[call-overload]
-)
-"""A row of `FILE_STATS`, as JSON."""
-
-
-_Committer = Annotated[str, Field(pattern=r"^[^/\\%\x00-\x1f]{1,256}$")]
-"""The writer of a commit: a recorded run, or an append."""
-
-
-class _Logged(JsonDocument):
-    """A log entry of a Parquet stream without counters of the table; its version is in its name."""
-
-    version: Natural
-    time_ms: Natural
-    remove: list[Path]
-    add: list[FileRow]  # type: ignore[valid-type]
-    next_seq: dict[Digits, NextSequence]
-    open_base: dict[Digits, Natural]
-    batches: dict[str, Int64]
-    run: _Committer | None = None
-    metadata: dict[str, Any]
-    table_id: Identifier | None = None
-
-
-LogEntry: type[_Logged] = create_model(
-    "LogEntry",
-    __base__=_Logged,
-    **dict.fromkeys(OF_TABLE, (Natural | None, None)),  # type: ignore[call-overload]
-)
-"""A log entry of a Parquet stream, as JSON."""
-
-
-class _InEpoch(JsonDocument):
-    next_seq: dict[Digits, NextSequence]
-    open_base: dict[Digits, Natural]
-    batches: dict[str, Int64]
-    removed: dict[Digits, Natural]
-
-
-class ListState(_InEpoch):
-    """The state of a Parquet stream in a full list of its files, without the files."""
-
-    table_id: Identifier
-    seal: str = ""
-    """The seal of the log entry of its version; lists of earlier program versions have none, and are ignored."""
-    edits: dict[Name, Natural] = {}
-    resting: dict[Digits, _InEpoch] = {}
-
-
-class _Pin(JsonDocument):
-    consumer: Name
-    revision: Natural
-    version: Natural
-
-
-class _Segments(JsonDocument):
-    dropped: Natural
-    rewritten: Natural
-    kept: Natural
-
-
 class RequestDocument(JsonDocument):
     """A request of an operator, as `rules.requests` writes it."""
 
@@ -167,135 +81,6 @@ class RequestDocument(JsonDocument):
     count: Natural | None = None
     up_to: Natural | None = None
     older_than_ns: Natural | None = None
-
-
-class _Interest(JsonDocument):
-    """The needs of one consumer when a plan was made."""
-
-    consumer: Name
-    ack_floor: Int64
-    delivered: Int64
-    filters: list[Name]
-    explicit: bool
-    pending: Ranges
-    redelivered: Ranges
-
-
-class _Protection(JsonDocument):
-    interests: list[_Interest]
-    after_ns: Int64
-    from_seq: Natural
-
-
-class _Tail(JsonDocument):
-    segments: Natural
-    messages: Natural
-    bytes: Natural
-
-
-class PlanCause(JsonDocument):
-    """The cause of a plan, without the files that it was made from."""
-
-    next_seq: dict[Digits, NextSequence]
-    open_base: dict[Digits, Natural]
-    tail: _Tail
-    next_due_ns: Int64 | None
-    scan_end: Natural | None
-    refused: Ranges
-    consumers: list[_Interest]
-    pins: list[_Pin]
-    expired: list[_Pin]
-    protection: _Protection | None
-    offsets: KeptOffsets | None
-
-
-class PlanHeader(JsonDocument):
-    """One plan of a plan file, without the tables stored beside it."""
-
-    stream: Name
-    plan_id: Digest
-    table_id: Annotated[str, Field(pattern=r"^[0-9A-Za-z-]{0,128}$")]
-    version: Version
-    as_of_ns: Int64
-    policy: dict[str, Any]
-    removed_messages: Natural
-    removed_bytes: Int64
-    by_rule: Counts
-    segments: _Segments
-    markers: Natural
-    deleted_consumers: list[Name]
-    files_read: Natural
-    bytes_read: Natural
-    sequences: Annotated[list[NextSequence], Field(min_length=2, max_length=2)] | None
-    request: RequestDocument | None
-    consumers: list[_Pin] | None
-    expired: list[_Pin]
-    released: Natural = 0
-    """The number of the record of row tombstones of an earlier build; 0: there was none."""
-    epoch: Natural
-    begins_epoch: bool
-    held: dict[str, object] | None = None
-    holds: Natural = 0
-    """The number of records of legal holds when the plan was made; 0: there never was one."""
-    kept_by_holds: dict[Name, Natural] | None = None
-    cause: PlanCause
-
-
-class KeptConsumer(JsonDocument):
-    """A consumer's record: its state is packed, or in the form of earlier versions."""
-
-    consumer: Name
-    config: dict[str, Any]
-    state: str | dict[str, Any]
-    version: Natural
-    revision: Natural
-    counted: bool
-    deleted: bool
-    origin: Name | None
-    folded: dict[str, Any] = {}
-    generation: Natural = 0
-    changes: dict[Name, Int64] = {}
-    unseen: object = None
-    last_active_ns: object = None
-
-
-class _StoredRow(JsonDocument):
-    partition: PartitionNumber
-    kind: Annotated[str, Field(pattern="^(consumer|group)$")]
-    name: Annotated[str, Field(pattern=r"^[0-9]{1,10}$")]
-    offset: Annotated[int, Field(ge=0, lt=2**64)]
-    stored_ns: Int64
-
-
-def _stored(row: list[object]) -> list[object]:
-    _StoredRow.model_validate(dict(zip(_StoredRow.model_fields, row, strict=True)))
-    return row
-
-
-_Watermark = Annotated[int, Field(ge=-1, le=_HIGHEST)]
-"""A partition, or the base up to which its segments are to be deleted; -1: none."""
-
-
-class KeptOffsets(JsonDocument):
-    """The stored offsets of a topic, in the current and the previous epoch."""
-
-    of: list[Annotated[list[Any], Field(min_length=5, max_length=5), AfterValidator(_stored)]]
-    version: Natural = 0
-    revision: Natural = 0
-    counted: bool = True
-    watermarks: list[Annotated[list[_Watermark], Field(min_length=2, max_length=2)]] = []
-    origin: Name | None = None
-    epoch: Natural = 0
-    other: KeptOffsets | None = None
-
-
-class KeptTopic(JsonDocument):
-    """The stored settings of a topic, in the wire's 64-bit units."""
-
-    message_expiry: Annotated[int, Field(ge=0, lt=2**64)]
-    max_topic_size: Annotated[int, Field(ge=0, lt=2**64)]
-    segment_size: Annotated[int, Field(ge=0, lt=2**64)]
-    defaulted: list[Literal["message_expiry", "max_topic_size", "segment_size"]]
 
 
 class StreamFormat(JsonDocument):

@@ -199,6 +199,8 @@ def marker_reasons(headers: Headers) -> pa.Array:
 def msg_ids(headers: Headers) -> pa.Array:
     """The `Nats-Msg-Id` of each message; null where it is absent or empty."""
     rows, values = first_values(headers, MSG_ID)
+    if not len(rows):
+        return pa.nulls(len(headers), pa.string())
     given = pc.greater(pc.binary_length(values), 0)
     rows, values = rows[given.to_numpy(zero_copy_only=False)], values.filter(given)
     places = np.zeros(len(headers), dtype=np.int64)

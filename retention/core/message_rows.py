@@ -75,6 +75,8 @@ def accounted_sizes(
 
 
 def _blocks(given: pa.ChunkedArray) -> pa.ChunkedArray:
+    if given.null_count == len(given):
+        return given
     return pc.if_else(pc.equal(pc.binary_length(given), 0), pa.scalar(None, pa.binary()), given)
 
 

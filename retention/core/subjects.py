@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes
 
@@ -22,6 +22,8 @@ _WHITESPACE = " \t\r\n\f"
 _NOT_IN_NAMES = _WHITESPACE + ".*>/\\"
 _BROKEN_TOKENS = r"^$|[ \t\r\n\f]|^\.|\.$|\.\."
 _LITERAL_FORBIDDEN = _BROKEN_TOKENS + r"|(^|\.)[*>](\.|$)"
+_FEW = 64
+"""The number of subjects up to which Python is faster than an expression that RE2 compiles for each call."""
 _SAFE_IN_PATHS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
 
 
@@ -90,6 +92,8 @@ def valid_mask(subjects: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArr
     """`is_valid_subject` for a whole column; a null is not valid."""
     import pyarrow.compute as pc
 
+    if len(subjects) <= _FEW:
+        return _mask_of_few(subjects, is_valid_subject)
     broken = pc.match_substring_regex(subjects, _LITERAL_FORBIDDEN)
     too_long = pc.greater(pc.binary_length(subjects), MAX_SUBJECT_BYTES)
     return pc.fill_null(pc.invert(pc.or_(broken, too_long)), False)  # noqa: FBT003
@@ -103,6 +107,9 @@ def matching_mask(
     import pyarrow.compute as pc
 
     wanted = sorted(set(filters))
+    if len(subjects) <= _FEW:
+        any_of = [re.compile(_unanchored(pattern)).fullmatch for pattern in wanted]
+        return _mask_of_few(subjects, lambda subject: any(match(subject) for match in any_of))
     literals = pa.array([literal for literal in wanted if is_literal(literal)], subjects.type)
     mask = pc.is_in(subjects, value_set=literals)
     patterns = [_unanchored(pattern) for pattern in wanted if not is_literal(pattern)]
@@ -110,6 +117,18 @@ def matching_mask(
         return mask
     matched = pc.match_substring_regex(subjects, f"^(?:{'|'.join(patterns)})$")
     return pc.or_(mask, pc.fill_null(matched, False))  # noqa: FBT003
+
+
+def _mask_of_few(
+    subjects: pa.Array | pa.ChunkedArray, accepts: Callable[[str], bool]
+) -> pa.Array | pa.ChunkedArray:
+    """A mask of the subjects that a function accepts, in the form of the column; a null is not accepted."""
+    import pyarrow as pa
+
+    mask = pa.array(
+        [text is not None and accepts(text) for text in subjects.to_pylist()], pa.bool_()
+    )
+    return pa.chunked_array([mask]) if isinstance(subjects, pa.ChunkedArray) else mask
 
 
 def is_valid_name(name: str) -> bool:

@@ -189,6 +189,18 @@ def after(snapshot: DeltaSnapshot, contents: Sequence[bytes]) -> DeltaSnapshot:
     return state.snapshot(versions[-1], reconcile(snapshot.files, actions))
 
 
+def after_without_files(snapshot: DeltaSnapshot, content: bytes) -> DeltaSnapshot:
+    """The table after the entry of the version that follows a snapshot, without its files.
+
+    Raises:
+        DamagedError: an action on anything but a file cannot be read.
+    """
+    place = log_files.entry_place(snapshot.root, snapshot.version + 1)
+    state = _State(snapshot)
+    state.follow(entries.split(content, place).others, place)
+    return state.snapshot(snapshot.version + 1, empty_table(LIVE_FILES))
+
+
 class _State:
     """The actions that describe a table, the newest of each kind and name."""
 

@@ -13,7 +13,8 @@ import pyarrow as pa
 from retention.apply.archive_place import note_place_or_warn
 from retention.config import StreamConfig
 from retention.context.context import OpenedStream
-from retention.context.known_end import KnownEnd, LastCommit, LogEnd, last_commit
+from retention.context.log_end import LogEnd, last_commit
+from retention.context.own_end import KnownEnd
 from retention.context.ownership import note_owner
 from retention.context.position import Position, locate
 from retention.context.topic import refuse_topic
@@ -125,8 +126,8 @@ def append_rows(
     refuse_synced(opened.config)
     dialect = JetStream.of(opened.config)
     with appending(opened, identity) as append:
-        for attempt in append.attempts():
-            tail, staging = attempt.position.tail(PARTITION), attempt.staging
+        for attempt in append.attempts_at_end():
+            tail, staging = attempt.end.tail(PARTITION), attempt.staging
             staged = stage_rows(staging, with_sequences(batches, tail.next_seq), dialect.ends(tail))
             # Read back only after a lost race: the caller's batches may be an iterator, already exhausted.
             written = staging.named({row["path"] for row in staged.stats})
@@ -146,7 +147,7 @@ class AppendAttempt:
 
     @property
     def position(self) -> Position:
-        """The end as it was read from the table; an append that names its last commit has none."""
+        """The end as it was read from the table, which an attempt at the end may not have done."""
         if not isinstance(self.end, Position):
             raise TypeError("the table was not opened")
         return self.end
@@ -158,7 +159,6 @@ def appending(
     identity: BatchIdentity | None = None,
     act: str = "append",
     turns: Turns = ONE_BY_ONE,
-    last: LastCommit | None = None,
 ) -> Iterator[Append]:
     """Append to a log during the block; attempts follow one another until one is committed.
 
@@ -176,8 +176,6 @@ def appending(
         identity: makes the append exactly once.
         act: the prefix of its run's name in the log.
         turns: how writers of the same log take turns.
-        last: the last commit of this process, if the append looks at no stored message: the table is opened only if
-            others committed since.
 
     Raises:
         BusyError: the append lease is held, or other writers kept committing first.
@@ -185,7 +183,7 @@ def appending(
         CommitUnknownError: the storage failed while committing; the staged files are kept.
     """
     with turns.held(opened), ExitStack() as lost:
-        append = Append(opened, identity, f"{act}-{uuid.uuid4().hex}", turns, lost, last)
+        append = Append(opened, identity, f"{act}-{uuid.uuid4().hex}", turns, lost)
         try:
             with labelled(run=append.run):
                 yield append
@@ -222,7 +220,6 @@ class Append:
         run: str,
         turns: Turns,
         lost: ExitStack,
-        last: LastCommit | None,
     ) -> None:
         self.opened = opened
         self._identity = identity
@@ -230,8 +227,6 @@ class Append:
         self._lost = lost
         self.run = run
         """The name of the append in the log."""
-        self.last = last
-        """The last commit of this process that only added files, if it is known: this one, once it was made."""
         self._done: Appended | None = None
         self.under_way: AppendAttempt | None = None
         """The attempt that has not committed yet."""
@@ -250,9 +245,23 @@ class Append:
             RefusedError: the batch is a streaming query's, and it is unknown whether it was committed.
             BusyError: other writers kept committing first.
         """
+        self.opened.own_end.keep(None)
+        return self._attempts(None)
+
+    def attempts_at_end(self) -> Iterator[AppendAttempt]:
+        """Attempts of an append that looks at no stored message: the table is opened only if others committed last.
+
+        Raises:
+            RefusedError, BusyError: as `attempts`.
+            LostCommitError: another program overwrote a commit of ours in the log.
+        """
+        return self._attempts(self.opened.own_end.take())
+
+    def _attempts(self, known: KnownEnd | None) -> Iterator[AppendAttempt]:
+        """Attempts to append, the first of them at an end that is known."""
         opened, number = self.opened, 0
         for number in self._turns.attempts():
-            end = self._known_end() or self._read_end(number)
+            end, known = known or self._read_end(number), None
             if is_repeat(opened.name, end.counters, self._identity):
                 self._done = replace(appended_of(opened, end, ()), duplicate=True)
                 return
@@ -274,11 +283,6 @@ class Append:
         else:
             _create_unless_dropped(self.opened)
         return locate(self.opened)
-
-    def _known_end(self) -> KnownEnd | None:
-        """The end after the last commit, for the first attempt."""
-        last, self.last = self.last, None
-        return None if last is None else last.end()
 
     def commit(self, staged: Staged, removal: Removal | None = None) -> None:
         """Commit the staged files of the current attempt; after a lost race another attempt follows.
@@ -305,7 +309,7 @@ class Append:
                 return
             version = self._swap(attempt, staged, removal)
             if removal is None:
-                self.last = last_commit(self.opened, end, staged, self.run)
+                self.opened.own_end.keep(last_commit(self.opened, end, staged, self.run))
         except (ConflictError, StalePlanError):
             # Kept until the next attempt has reread its rows from them.
             self._lost.callback(attempt.staging.discard)

@@ -36,5 +36,6 @@ def having(blocks: pa.ChunkedArray, name: str) -> np.ndarray:
     """A mask of the header blocks in which a header has a value."""
     mask = np.zeros(len(blocks), dtype=bool)
     rows, values = headers.first_values(blocks, name)
-    mask[rows] = pc.greater(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
+    if len(rows):
+        mask[rows] = pc.greater(pc.binary_length(values), 0).to_numpy(zero_copy_only=False)
     return mask

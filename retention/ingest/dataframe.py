@@ -104,9 +104,9 @@ def append_blocks(
 
 def _append(opened: OpenedStream, rows: SortedRows, identity: BatchIdentity | None) -> Appended:
     with appending(opened, identity) as append:
-        for attempt in append.attempts():
-            position = attempt.position
-            layer = opened.dialect.layer(position.tail, position.turn, opened.clock())
+        for attempt in append.attempts_at_end():
+            end = attempt.end
+            layer = opened.dialect.layer(end.tail, end.turn, opened.clock())
             append.commit(rows.stage(attempt.staging, layer))
     return append.done
 

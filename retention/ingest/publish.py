@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -13,30 +13,34 @@ import pyarrow.compute as pc
 
 from retention.apply.keep_ids import keep_unstored_ids
 from retention.config import StreamConfig
-from retention.config.checks.consumer_filters import filters_of, has_wildcard_look_alike
 from retention.context.context import OpenedStream
 from retention.context.holds import holds_in_effect
+from retention.context.log_end import LogEnd
 from retention.context.position import Position
 from retention.core import message_rows
 from retention.core.accepted_times import ALL_TIMES, AcceptedTimes
-from retention.core.display import Displayed
-from retention.core.json_object import JsonObject
 from retention.core.slices import slices_of
-from retention.core.subjects import matching_mask
-from retention.core.wording import counted
 from retention.datafile.segment_writer import PARTITION, Staged, stage_rows
 from retention.dialects.jetstream import JetStream
 from retention.errors import RefusedError, UsageError
 from retention.formats.jsonl import LeaveOut, Line, SkippedLine, Unread, parse_messages
 from retention.ingest.append import (
+    Append,
     AppendAttempt,
-    Appended,
     appending,
     refuse_synced,
     refuse_topic_of,
 )
 from retention.ingest.idempotency import BatchIdentity
-from retention.ingest.publish_checks import Answers, Batch, answer
+from retention.ingest.publish_checks import (
+    Answers,
+    Batch,
+    answer_each,
+    answer_together,
+    asking_mask,
+    depends_on_stored,
+)
+from retention.ingest.published import Published
 from retention.ingest.recorded_commit import Removal, recorded_removal
 from retention.ingest.rollup import BatchRollUps, asks_to_roll_up, plan_older
 from retention.ingest.schedule_headers import with_schedules_rolled_up
@@ -45,76 +49,14 @@ from retention.ingest.subject_transform import publishable_subjects
 from retention.ingest.turns import Turns
 from retention.ingest.validate import validate_early, validate_features, validate_late
 from retention.ingest.validation import MessageRefusal
+from retention.ingest.wanted import asks_consumers, wanted_mask
 from retention.layout.ttl_clamp import clamp_ttls
-from retention.ports import Snapshot
 from retention.schemas.messages import FILE_COLUMNS
-from retention.stores.consumer_table import ConsumerTable
 
 Decide: TypeAlias = Callable[[Position, int], pa.Table]
 """A function that gives the messages to publish, from the stream's end and an instant."""
-
-
-@dataclass(frozen=True)
-class Ack:
-    """The broker's acknowledgement of one message."""
-
-    stream: str
-    seq: int
-    duplicate: bool
-    """Whether its `Nats-Msg-Id` was known: nothing was stored, and `seq` is the original's."""
-    val: str | None = field(default=None, kw_only=True)
-    """For a counter message: the counter's total after it."""
-
-    def as_json(self) -> JsonObject:
-        """The acknowledgement as a server writes it, with `val` only for counters."""
-        return {name: value for name, value in vars(self).items() if value is not None}
-
-
-@dataclass(frozen=True, repr=False)
-class Published(Displayed):
-    """The answer to a batch."""
-
-    stream: str
-    answers: Answers
-    appended: Appended
-    """`duplicate`: the writer's batch was already committed, and there are no acknowledgements."""
-    unwanted: int = 0
-    """Messages that were acknowledged and not stored, because no consumer wants them."""
-
-    def acks(self) -> Iterator[Ack]:
-        """An ack for each accepted message, in the order of the lines."""
-        seqs, duplicates = self.answers.seqs.tolist(), self.answers.duplicates.tolist()
-        totals, refused = self.answers.totals, {refusal.row for refusal in self.answers.refusals}
-        for row, (seq, duplicate) in enumerate(zip(seqs, duplicates, strict=True)):
-            if row not in refused:
-                yield Ack(self.stream, seq, duplicate, val=totals.get(row))
-
-    def display_fields(self) -> JsonObject:
-        """The outcome of the batch, without the arrays of answers."""
-        return {
-            "stream": self.stream,
-            "outcome": self.summary(),
-            "duplicates": int(self.answers.duplicates.sum()) or None,
-            "refused": len(self.answers.refusals) or None,
-            "bytes": self.appended.bytes,
-            "version": self.appended.version,
-        }
-
-    def summary(self) -> str:
-        """The outcome of the batch in a few words."""
-        seqs = self.answers.seqs[self.answers.new]
-        if not len(seqs):
-            return "nothing was new; nothing was written"
-        parts = [f"{counted(len(seqs), 'message')} {self._became} {seqs[0]:,} to {seqs[-1]:,}"]
-        if self.appended.removed:
-            parts.append(f"{self.appended.removed:,} older ones rolled up")
-        if self.unwanted:
-            parts.append(f"{self.unwanted:,} not stored, because no consumer wants them")
-        return "; ".join(parts)
-
-    @property
-    def _became(self) -> str:
-        return "answered as" if self.unwanted else "stored as"
+Make: TypeAlias = Callable[[int], pa.Table]
+"""A function that gives the messages to publish at an instant."""
 
 
 def publish(
@@ -156,9 +98,10 @@ def publish(
     batch = _batch(parse_messages(lines, now, unread, times), opened.config)
     answers = Answers.plain(0, 0)
     asks = asks_to_roll_up(batch.given["headers"])
+    depends = depends_on_stored(opened.config, batch.asking)
     with _rolling_up(opened, now, asks=asks) as run, appending(opened, identity) as append:
-        for attempt in append.attempts():
-            batch, answers = _answered(opened, batch, attempt.position, now)
+        for attempt in append.attempts() if depends else append.attempts_at_end():
+            batch, answers = _answered(opened, batch, attempt, now)
             if leave_out and unread is not None:
                 leave_out([*unread.lines, *_left_out(batch.given, answers)])
             elif answers.refusals:
@@ -190,12 +133,31 @@ def publish_decided(
     with rolling_up as run, appending(opened, turns=turns) as append:
         for attempt in append.attempts():
             now_ns = opened.clock()
-            batch = _batch(decide(attempt.position, now_ns), opened.config)
-            batch, answers = _answered(opened, batch, attempt.position, now_ns)
-            if answers.refusals:
-                raise _refused(opened.name, batch.given, answers.refusals[0])
-            append.commit(*_staged(opened, batch, answers, attempt, run))
+            answers = _tried(opened, decide(attempt.position, now_ns), append, attempt, now_ns, run)
     # A batch without an identity is never a repeat, so an attempt was made.
+    return Published(opened.name, answers, append.done)
+
+
+def publish_made(opened: OpenedStream, make: Make, turns: Turns) -> Published:
+    """Publish messages that depend on the instant alone: they are made again for every attempt to commit them.
+
+    Args:
+        opened: the stream; it is created if it does not exist.
+        make: gives the messages, shape `PUBLISHED`, for an instant, nanoseconds since the epoch; no header of theirs
+            asks about stored messages.
+        turns: how writers of the same log take turns.
+
+    Raises:
+        UsageError, RefusedError: the broker's rules refuse a message.
+        BusyError: other writers kept committing first.
+    """
+    refuse_topic_of(opened.config)
+    refuse_synced(opened.config)
+    with appending(opened, turns=turns) as append:
+        depends = depends_on_stored(opened.config)
+        for attempt in append.attempts() if depends else append.attempts_at_end():
+            now_ns = opened.clock()
+            answers = _tried(opened, make(now_ns), append, attempt, now_ns, None)
     return Published(opened.name, answers, append.done)
 
 
@@ -219,8 +181,8 @@ def _batch(given: pa.Table, config: StreamConfig) -> Batch:
     given = _with_columns(given, headers=blocks)
     stored_as = _with_columns(given, subject=subjects, headers=clamp_ttls(blocks, config))
     stored = message_rows.complete_rows(stored_as, config.storage)
-    wanted = np.ones(given.num_rows, dtype=bool)
-    return Batch(given, stored, early, features, validate_late(given, stored, config), wanted)
+    late, wanted = validate_late(given, stored, config), np.ones(given.num_rows, dtype=bool)
+    return Batch(given, stored, early, features, late, asking_mask(blocks), wanted)
 
 
 def _with_columns(table: pa.Table, **columns: pa.ChunkedArray) -> pa.Table:
@@ -255,66 +217,42 @@ def _rolling_up(
         yield run, now_ns
 
 
-def _wanted(opened: OpenedStream, batch: Batch, position: Position) -> Batch:
-    """The batch with a mask of the messages that consumers want, where consumers decide."""
-    if not _asks_consumers(opened):
-        return batch
-    wanted = _needed_mask(opened, position.snapshot, batch.rows["subject"])
-    return replace(batch, wanted=wanted)
-
-
-def _asks_consumers(opened: OpenedStream) -> bool:
-    """Whether a stream's consumers decide which published messages are stored."""
-    config = opened.config
-    return config.retention == "interest" and config.unmatched == "remove"
-
-
-def _needed_mask(opened: OpenedStream, snapshot: Snapshot, subjects: pa.ChunkedArray) -> np.ndarray:
-    """A mask of the messages that some consumer wants, whether stored or listed in the configuration.
-
-    As for a pass, a stream without any consumer keeps everything.
-
-    Args:
-        opened: the stream.
-        snapshot: the version that the batch commits on, opened before consumers are read: a later edit makes that
-            commit fail.
-        subjects: each message's subject, as it would be stored.
-
-    Raises:
-        DamagedError: a consumer's record cannot be read.
-    """
-    records = ConsumerTable(opened.root).live(snapshot.counters)
-    filters = {record.consumer: filters_of(record.config) for record in records}
-    filters |= {consumer.name: consumer.filters for consumer in opened.config.consumers}
-    if not filters or any(_wants_all(opened, patterns) for patterns in filters.values()):
-        return np.ones(len(subjects), dtype=bool)
-    encoded = subjects.combine_chunks().dictionary_encode()
-    wanted = matching_mask(
-        encoded.dictionary, {pattern for patterns in filters.values() for pattern in patterns}
-    )
-    return np.asarray(wanted, dtype=bool)[encoded.indices.to_numpy()]
-
-
-def _wants_all(opened: OpenedStream, filters: tuple[str, ...]) -> bool:
-    """Whether a consumer wants everything, or its interest is unknown."""
-    return set(filters) in (set(), set(opened.config.subjects)) or any(
-        map(has_wildcard_look_alike, filters)
-    )
+def _tried(
+    opened: OpenedStream,
+    given: pa.Table,
+    append: Append,
+    attempt: AppendAttempt,
+    now_ns: int,
+    run: tuple[str, int] | None,
+) -> Answers:
+    """The answers to messages, shape `PUBLISHED`, after an attempt to commit them; a refusal is raised."""
+    batch = _batch(given, opened.config)
+    batch, answers = _answered(opened, batch, attempt, now_ns)
+    if answers.refusals:
+        raise _refused(opened.name, batch.given, answers.refusals[0])
+    append.commit(*_staged(opened, batch, answers, attempt, run))
+    return answers
 
 
 def _answered(
-    opened: OpenedStream, batch: Batch, position: Position, now_ns: int
+    opened: OpenedStream, batch: Batch, attempt: AppendAttempt, now_ns: int
 ) -> tuple[Batch, Answers]:
     """The batch with its wanted messages, and the sequence of each message after the stream's end."""
-    batch = _wanted(opened, batch, position)
-    stored = StreamState.at(opened, position, now_ns)
-    answers = answer(batch, opened.config, stored, position.next_seq)
-    held = _held(opened, batch, answers, position, ~batch.wanted)
+    end, config = attempt.end, opened.config
+    if asks_consumers(opened):
+        wanted = wanted_mask(opened, end.counters, batch.rows["subject"])
+        batch = replace(batch, wanted=wanted)
+    if depends_on_stored(config, batch.asking):
+        stored = StreamState.at(opened, attempt.position, now_ns)
+        answers = answer_each(batch, config, stored, end.next_seq)
+    else:
+        answers = answer_together(batch, end.next_seq)
+    held = _held(opened, batch, answers, end, ~batch.wanted)
     return replace(batch, wanted=batch.wanted | held), answers
 
 
 def _held(
-    opened: OpenedStream, batch: Batch, answers: Answers, position: Position, left_out: np.ndarray
+    opened: OpenedStream, batch: Batch, answers: Answers, end: LogEnd, left_out: np.ndarray
 ) -> np.ndarray:
     """A mask of the new messages under a legal hold, among those that would be left out: each is stored after all.
 
@@ -326,7 +264,7 @@ def _held(
         return held
     numbered = batch.rows.select(["subject", "ts_ns"]).append_column("seq", pa.array(answers.seqs))
     covered = np.zeros(len(held), dtype=bool)
-    for holds in holds_in_effect(opened, position.snapshot.counters).vetoes:
+    for holds in holds_in_effect(opened, end.counters).vetoes:
         covered |= holds.covers(numbered).any(axis=0)
     return held & covered
 
@@ -344,23 +282,40 @@ def _staged(
     run: tuple[str, int] | None,
 ) -> tuple[Staged, Removal | None]:
     """Write the stored messages of a batch, and the ids of the others; plan the removal of replaced messages."""
-    position, staging = attempt.position, attempt.staging
+    end, staging = attempt.end, attempt.staging
     rolled_up = BatchRollUps.of(batch.rows["subject"], answers.rollups)
     new = answers.new
-    held = _held(opened, batch, answers, position, rolled_up.superseded)
+    held = _held(opened, batch, answers, end, rolled_up.superseded)
     kept = batch.wanted & new & ~rolled_up.superseded | held
-    ends = JetStream.of(opened.config).ends(position.tail(PARTITION))
+    ends = JetStream.of(opened.config).ends(end.tail(PARTITION))
     rows = _counted(batch.rows, answers, opened.config)
     staged = stage_rows(staging, _numbered(rows, answers.seqs, kept), ends)
     if new.any():
         # Messages that are not stored use a sequence as well.
         staged = replace(staged, next_seq={PARTITION: int(answers.seqs[new][-1]) + 1})
-    if (new & ~kept).any():
-        staged = replace(staged, unstored={PARTITION: int(answers.seqs[new & ~kept][-1])})
-    unstored = batch.rows.select(["ts_ns", "msg_id"]).append_column("seq", pa.array(answers.seqs))
-    unstored = unstored.filter(pc.and_(pa.array(new & ~kept), pc.is_valid(unstored["msg_id"])))
-    staged = replace(staged, batches=keep_unstored_ids(opened, unstored, position))
-    return staged, None if run is None else plan_older(opened, position, rolled_up.stored, run)
+    unstored = new & ~kept
+    if unstored.any():
+        staged = replace(
+            staged,
+            unstored={PARTITION: int(answers.seqs[unstored][-1])},
+            batches=_unstored_ids(opened, batch, answers, unstored, attempt),
+        )
+    if run is None:
+        return staged, None
+    return staged, plan_older(opened, attempt.position, rolled_up.stored, run)
+
+
+def _unstored_ids(
+    opened: OpenedStream,
+    batch: Batch,
+    answers: Answers,
+    unstored: np.ndarray,
+    attempt: AppendAttempt,
+) -> dict[str, int]:
+    """Keep the ids of messages that are not stored; the counters that their commit sets."""
+    rows = batch.rows.select(["ts_ns", "msg_id"]).append_column("seq", pa.array(answers.seqs))
+    with_id = rows.filter(pc.and_(pa.array(unstored), pc.is_valid(rows["msg_id"])))
+    return keep_unstored_ids(opened, with_id, attempt.position) if with_id.num_rows else {}
 
 
 def _numbered(rows: pa.Table, seqs: np.ndarray, kept: np.ndarray) -> Iterator[pa.Table]:

@@ -32,6 +32,7 @@ _ASKING = (
     rf"\r\n(?:{headers.MSG_ID}|{headers.ROLLUP}|{counters.INCREMENT}|Nats-Expected-[A-Za-z-]+):"
 )
 """Headers for which the acknowledgement depends on the stream's state."""
+_NONE_ASKS = np.zeros(0, dtype=bool)
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class Batch:
     early: Validation
     features: Validation
     late: Validation
+    asking: np.ndarray
+    """bool: the messages whose headers make the answer depend on stored ones."""
     wanted: np.ndarray
     """bool: the messages to store. The others are still acknowledged: they use a sequence, and roll up."""
 
@@ -91,15 +94,24 @@ class _RefusedMessage(Exception):  # noqa: N818  (never leaves this module)
         self.refusal = refusal
 
 
-def answer(batch: Batch, config: StreamConfig, stored: StreamState, next_seq: int) -> Answers:
-    """Answer each message of a batch, in order, as the server does (jetstream R1).
+def asking_mask(blocks: pa.ChunkedArray) -> np.ndarray:
+    """A mask of the messages whose header blocks make the answer depend on stored messages."""
+    return np.asarray(pc.fill_null(pc.match_substring_regex(blocks, _ASKING), False))  # noqa: FBT003
 
-    Messages whose headers need no further checks are answered together, unless every message is counted.
+
+def depends_on_stored(config: StreamConfig, asking: np.ndarray = _NONE_ASKS) -> bool:
+    """Whether answers depend on stored messages: one asks for it, or every message is counted.
+
+    Args:
+        config: the stream's.
+        asking: as `asking_mask`; by default no message asks.
     """
-    asking = pc.fill_null(pc.match_substring_regex(batch.given["headers"], _ASKING), False)  # noqa: FBT003
-    if _is_counted(config) or config.allow_msg_counter or pc.any(asking).as_py():
-        return _Checks(batch, config, stored, next_seq).answer(np.asarray(asking))
-    return _numbered(batch, next_seq)
+    return _is_counted(config) or config.allow_msg_counter or bool(asking.any())
+
+
+def answer_each(batch: Batch, config: StreamConfig, stored: StreamState, next_seq: int) -> Answers:
+    """Answer each message of a batch, in order, as the server does (jetstream R1)."""
+    return _Checks(batch, config, stored, next_seq).answer(batch.asking)
 
 
 def _is_counted(config: StreamConfig) -> bool:
@@ -108,8 +120,8 @@ def _is_counted(config: StreamConfig) -> bool:
     return config.discard == "new" and max(config.max_msgs, config.max_bytes, per_subject) > 0
 
 
-def _numbered(batch: Batch, next_seq: int) -> Answers:
-    """Answers of messages that depend on no others: those not refused get the next sequences."""
+def answer_together(batch: Batch, next_seq: int) -> Answers:
+    """Answer messages that depend on no stored ones: those not refused get the next sequences."""
     count = batch.given.num_rows
     stages = ((batch.early, True), (batch.features, True), (batch.late, batch.wanted))
     refused = np.logical_or.reduce([stage.refused() & among for stage, among in stages])

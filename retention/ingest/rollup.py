@@ -42,6 +42,8 @@ class BatchRollUps:
             subjects: each message's subject, as it is stored.
             kinds: the roll-up that each requests; `NONE` also for a message that is not stored.
         """
+        if not kinds.any():
+            return cls(np.zeros(len(kinds), dtype=bool), Rollup())
         encoded = subjects.combine_chunks().dictionary_encode()
         codes, rows = encoded.indices.to_numpy(), np.arange(len(kinds))
         asking = np.flatnonzero(kinds == SUBJECT)

@@ -121,6 +121,8 @@ def refuse_sizes(screen: Validation, given: pa.Table, config: StreamConfig) -> N
 
 def _values(blocks: pa.ChunkedArray, name: str) -> Iterator[tuple[int, bytes]]:
     """The rows that have a value for a header, and the value."""
+    if blocks.null_count == len(blocks):
+        return
     holding = np.flatnonzero(_mask(pc.match_substring(blocks, f"\r\n{name}:")))
     texts = blocks.take(pa.array(holding)).to_pylist()
     for row, block in zip(holding.tolist(), texts, strict=True):

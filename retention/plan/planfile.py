@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
 from itertools import groupby
-from operator import itemgetter
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.documents import PlanHeader, judge
+from retention.core.documents import judge
 from retention.core.file_records import check_columns, check_file_records
 from retention.core.inventory import ReadCount
 from retention.core.policy import policy_from_json
+from retention.core.stored_documents import PlanHeader
 from retention.errors import DamagedError, RefusedError, StalePlanError, UsageError
 from retention.plan.actions import DROP, REWRITE, Actions
 from retention.plan.cause import CauseFiles
@@ -303,7 +303,7 @@ def _by_plan(
     numbered = (some for table in content.pieces() for some in _divided(table, part))
     return {
         number: gather(table for _, table in rows)
-        for number, rows in groupby(numbered, key=itemgetter(0))
+        for number, rows in groupby(numbered, key=lambda pair: pair[0])
     }
 
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from retention.context.context import OpenedStream
-from retention.context.dropped import dropped_of
-from retention.context.holds import has_hold_records
+from retention.context.hold_listing import may_have_holds
 from retention.engines.select import Engines
 from retention.plan.cause import Cause
 from retention.plan.header import SegmentCounts
@@ -68,6 +67,8 @@ def uncached_plan(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan
     """The pass over a missing stream, over a topic (which has its own cache), or one that replays; else None."""
     policy = opened.config.policy()
     if not opened.store.exists():
+        from retention.context.dropped import dropped_of
+
         plan = empty_plan(opened.name, as_of_ns, policy)
         return Planned(replace(plan, dropped=dropped_of(opened)), {}, None)
     if policy.topic is not None:
@@ -89,8 +90,13 @@ def token_of(opened: OpenedStream) -> VersionToken | None:
     Changes by consumers do not change the table's version, and a legal hold may be recorded and not yet counted, so
     their streams are not cached.
     """
-    if opened.config.policy().asks_consumers or has_hold_records(opened):
+    if opened.config.policy().asks_consumers:
         return None
+    if may_have_holds(opened):
+        from retention.context.holds import has_hold_records
+
+        if has_hold_records(opened):
+            return None
     return opened.store.version_token()
 
 

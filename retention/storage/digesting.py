@@ -94,7 +94,7 @@ class SinkBeside(io.RawIOBase):
         """Wait until all bytes are passed on; an error is raised here."""
         while self._passing:
             self._passing.popleft().result()
-        self._pass_on(self._taken())
+        self._sink.write(b"".join(self._taken()))
 
     def _taken(self) -> list[bytes]:
         pieces, self._held, self._held_bytes = self._held, [], 0

@@ -16,7 +16,6 @@ from retention.errors import BusyError, ForeignRowsError, UsageError
 from retention.ports import Lifetime, Snapshot, Store, Swap, TableHead
 from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from retention.storage.crash_points import Step, reached
-from retention.stores.checks import duplicates, inventory
 from retention.stores.checks.exclusion import refuse_without_exclusion
 from retention.stores.checks.presence import refuse_lost
 from retention.stores.layout import (
@@ -31,7 +30,6 @@ from retention.stores.layout import (
     write_format,
 )
 from retention.stores.row_tombstones import refuse_row_tombstones
-from retention.stores.sidecar import subject_digests
 from retention.stores.staged_files import FilePlaces, StagedFiles
 
 
@@ -132,6 +130,8 @@ class FileStore:
 
     def subject_counts(self, files: pa.Table) -> pa.Table:
         """Subject digests of `files`; each row has its file's row number."""
+        from retention.stores.sidecar import subject_digests
+
         return subject_digests.subject_counts(self._layout, files, self.data_files)
 
     def stage(
@@ -197,6 +197,8 @@ class FileStore:
 
     def _unchecked_doubles(self, described: pa.Table) -> int:
         """The number of files that must be opened to find duplicate messages."""
+        from retention.stores.checks import duplicates, inventory
+
         overlapping = inventory.refuse_overlaps(self.stream, inventory.in_order(described))
         return sum(len(segment) for segment in duplicates.unchecked(self._layout, overlapping))
 
@@ -206,6 +208,8 @@ class FileStore:
         Args:
             describe: called only if there are notes, returns statistics of all live files; None: files must be opened.
         """
+        from retention.stores.checks import duplicates, inventory
+
         described = describe() if duplicates.notes(self._layout) else None
         if described is None:
             return []

@@ -22,9 +22,8 @@ from retention.rules.holds import EVERY_SEQ, FOREVER_NS, SINCE_EVER_NS, HeldMess
 from retention.storage import files
 from retention.storage.checksum import parse_json, verified, with_checksum
 from retention.storage.crash_points import Step, reached
+from retention.stores.hold_listing import DIRECTORY, PLACED, record_names
 
-DIRECTORY = "holds"
-PLACED = ".json"
 ENDED = ".ended.json"
 RANGES = ".parquet"
 _TEXTS = ("subject", "reason", "owner")
@@ -183,11 +182,11 @@ class HoldRecords:
 
     def count(self) -> int:
         """The number of records: of legal holds placed, and of those that ended."""
-        return sum(name.endswith(PLACED) for name in files.names(self._directory))
+        return len(record_names(self.root))
 
     def names(self) -> set[str]:
         """The names of the records."""
-        return {name for name in files.names(self._directory) if name.endswith(PLACED)}
+        return record_names(self.root)
 
     def missing(self, name: str) -> DamagedError:
         """The error of a record that is missing."""

@@ -12,7 +12,8 @@ from retention.errors import RefusedError
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import storage_error
-from retention.stores.holds import DIRECTORY, ENDED, PLACED, RANGES, Hold, HoldRecords
+from retention.stores.hold_listing import DIRECTORY, PLACED
+from retention.stores.holds import ENDED, RANGES, Hold, HoldRecords
 
 _MARK = "ledger.json"
 

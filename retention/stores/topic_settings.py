@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from retention.config import StreamConfig
-from retention.core.documents import KeptTopic, judge
 from retention.errors import DamagedError
 from retention.storage import files
 from retention.storage.checksum import parse_json, verified, with_checksum
@@ -24,6 +23,8 @@ def kept_settings(root: str) -> TopicSettings | None:
         DamagedError: the file is damaged.
     """
     from retention.config.topic_settings import TopicSettings
+    from retention.core.documents import judge
+    from retention.core.stored_documents import KeptTopic
 
     location = _place(root)
     content = files.read_bytes(location)

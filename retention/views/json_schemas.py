@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from retention.config.json_schema import json_schema
-from retention.core.documents import PlanHeader
+from retention.core.stored_documents import PlanHeader
 from retention.plan.plan import FORMAT_VERSION
 from retention.plan.planfile import KIND, saved_schemas
 from retention.schemas.evidence import EVIDENCE

@@ -16,15 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from retention.core.archive_document import ArchiveManifest
-from retention.core.documents import (
-    JsonDocument,
+from retention.core.documents import JsonDocument, StreamFormat, judge
+from retention.core.stored_documents import (
     KeptConsumer,
     KeptOffsets,
     KeptTopic,
     LogEntry,
     PlanHeader,
-    StreamFormat,
-    judge,
 )
 from retention.errors import DamagedError
 from retention.history.kinds import Applied

@@ -325,11 +325,14 @@ def applied(folder: Path, format_: str) -> None:
 
 
 def publish(folder: Path) -> None:
+    """Publish two batches; the second goes on from the commit of the first."""
     lines = [
         json.dumps({"subject": f"s.{n % 3}", "data": "x", "ts_ns": START + (20 + n) * SECOND})
         for n in range(25)
     ]
-    opened_at(folder).new_stream("ORDERS").publish([line.encode() for line in lines], "app", 7)
+    orders = opened_at(folder).new_stream("ORDERS")
+    orders.publish([line.encode() for line in lines[:20]], "app", 7)
+    orders.publish([line.encode() for line in lines[20:]], "app", 8)
 
 
 def rollable(folder: Path, format_: str) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from retention.context.context import OpenedStream
-from retention.context.known_end import LogEnd
+from retention.context.log_end import LogEnd
 from retention.context.position import locate, next_seq_without_table
 from retention.errors import RefusedError
 from retention.ingest.idempotency import BatchIdentity, NextBatch

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
-from retention.context.known_end import LastCommit
 from retention.core.spoken_commands import command
 from retention.core.wording import counted
 from retention.datafile.segment_writer import PARTITION
@@ -146,7 +145,6 @@ class SyncRun:
         self._is_restored = start.is_restored
         self._known = _known_gaps(remote, info)
         self._missed = NONE_MISSED
-        self._last: LastCommit | None = None
         self._messages = self._bytes = self._commits = 0
 
     def follow(self, stop: Stop) -> bool:
@@ -313,8 +311,8 @@ class SyncRun:
     def _commit(self, checked: _CheckedBatch) -> Appended:
         opened, start, batch = self._opened, self.start, checked.batch
         identity = identity_of(checked.info, batch.until, start.kept)
-        with appending(opened, identity, "sync", last=self._last) as append:
-            for attempt in append.attempts():
+        with appending(opened, identity, "sync") as append:
+            for attempt in append.attempts_at_end():
                 refuse_moved(opened, attempt.end, start)
                 ends = JetStream.of(opened.config).ends(attempt.end.tail(PARTITION))
                 staged = batch.stage(attempt.staging, ends)
@@ -324,7 +322,6 @@ class SyncRun:
                 f"{opened.name}: another sync of it committed meanwhile; each message was stored once; let one run at "
                 "a time"
             )
-        self._last = append.last
         return append.done
 
 

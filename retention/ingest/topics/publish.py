@@ -21,8 +21,8 @@ from retention.formats.iggy.lines import parse_sent
 from retention.formats.jsonl import LeaveOut, Line, SkippedLine, Unread
 from retention.ingest.append import appending, refuse_synced
 from retention.ingest.idempotency import BatchIdentity
-from retention.ingest.publish import Ack, Published
 from retention.ingest.publish_checks import Answers
+from retention.ingest.published import Ack, Published
 from retention.layout.partition_tails import PartitionTails
 from retention.layout.partitioner import partition_addresses
 from retention.layout.topic_segment_roll import AppendedBatch, accounted_sizes
@@ -110,9 +110,9 @@ def publish_sent(
         raise _error(opened.name, sent, refusal)
     answers, partitions = Answers.plain(0, 0), np.zeros(0, dtype=np.int64)
     with appending(opened, identity) as append:
-        for attempt in append.attempts():
-            position = attempt.position
-            ends = dialect.ends(position.tail, position.turn, opened.clock())
+        for attempt in append.attempts_at_end():
+            end = attempt.end
+            ends = dialect.ends(end.tail, end.turn, opened.clock())
             assigned = _assign(sent, dialect, ends)
             if any(messages.is_apart for messages in assigned):
                 # With rows in several chunks, each `take` would first concatenate all of them.

@@ -57,12 +57,13 @@ def check(stream: str, swap: Swap, live: pa.Table, counters: Counters) -> None:
         update.check(state)
     _check_bounds(swap, state)
     if swap.add.num_rows:
+        _check_segments(stream, swap)
+    if swap.add.num_rows and live.num_rows:
         again = live.filter(pc.is_in(live["path"], value_set=swap.add["path"].combine_chunks()))
         if again.num_rows:
             raise StalePlanError(
                 f"stream {stream}: {again['path'][0].as_py()} is in the table already; {PLAN_AGAIN}"
             )
-        _check_segments(stream, swap)
         _check_ranges(stream, swap, taken, stays)
 
 

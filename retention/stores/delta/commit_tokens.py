@@ -18,11 +18,10 @@ from retention.core.spoken_commands import command
 from retention.errors import CommitUnknownError, LostCommitError
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
-from retention.storage.errors import as_storage_errors
+from retention.storage.errors import as_storage_errors, storage_error
 from retention.stores.delta import log as delta_history
 from retention.stores.delta.foreign_writers import CONDITIONAL, TABLE, TOKEN
 from retention.stores.delta.internals import commit_info
-from retention.stores.delta.table import open_table
 from retention.stores.layout import Layout
 
 KEPT = 32
@@ -110,6 +109,8 @@ def lost_entries(layout: Layout) -> list[LostEntry]:
     lost = [each for each in overwritten if each is not None]
     if not lost:
         return []
+    from retention.stores.delta.table import open_table
+
     table = str(open_table(layout).metadata["id"])
     return [each for each in lost if _info(each.entry).get(TABLE, table) == table]
 
@@ -172,9 +173,18 @@ def _replaced(layout: Layout) -> Iterator[int]:
     """The versions with an entry that differs from their token, ascending."""
     for version, inode in sorted(_tokens(layout).items()):
         place = delta_history.place_of(layout, version)
-        with suppress(FileNotFoundError), as_storage_errors(place, FileNotFoundError):
-            if os.stat(place).st_ino != inode and not _is_equal(_place(layout, version), place):  # noqa: PTH116
-                yield version
+        if _inode(place) not in {None, inode} and not _is_equal(_place(layout, version), place):
+            yield version
+
+
+def _inode(place: str) -> int | None:
+    """The inode of a file; None if it is gone."""
+    try:
+        return os.stat(place).st_ino  # noqa: PTH116  (32 of them at each commit)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise storage_error(place, error) from error
 
 
 def _is_equal(token: str, entry: str) -> bool:

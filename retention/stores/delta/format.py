@@ -13,8 +13,8 @@ from retention.schemas.files import LOGGED_FILES
 from retention.storage import files
 from retention.stores.delta import internals
 from retention.stores.delta import log as delta_history
-from retention.stores.delta import table as delta_table
 from retention.stores.delta.store import DeltaStore
+from retention.stores.delta.table_log import exists
 from retention.stores.file_store import table_id_of
 from retention.stores.layout import Layout, StoreSettings, check_format, data_paths, is_ours
 from retention.stores.sidecar.stats_cache import StatisticsCache
@@ -66,12 +66,13 @@ class DeltaFormat:
         from retention.stores.checks import inventory, number_bounds
         from retention.stores.checks.presence import refuse_lost
         from retention.stores.delta import properties
+        from retention.stores.delta import table as delta_table
         from retention.stores.delta.commit_tokens import refuse_lost as refuse_lost_commits
         from retention.stores.delta.returned import refuse_returned
         from retention.stores.table_format import Inspection
 
         record = check_format(layout, "delta")
-        if not delta_table.exists(layout):
+        if not exists(layout):
             refuse_lost(layout, record, lambda: False)
             return None
         handle, live = delta_table.read_handle(layout)
@@ -109,9 +110,11 @@ class DeltaFormat:
 
     def orphaned_files(self, layout: Layout) -> dict[str, str]:
         """Orphaned files of the table's directory."""
+        from retention.stores.delta import table as delta_table
+
         paths = data_paths(layout.messages)
         named: set[str] = set()
-        if delta_table.exists(layout):
+        if exists(layout):
             live = delta_table.open_table(layout).files["path"].to_pylist()
             table = delta_table.for_deltalake(layout)
             gone = table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=True)
@@ -141,7 +144,9 @@ class DeltaFormat:
 
 def _named_vectors(layout: Layout) -> set[str]:
     """The files of vectors that the table or an entry of its log names."""
-    handle, _ = delta_table.read_handle(layout)
+    from retention.stores.delta.table import read_handle
+
+    handle, _ = read_handle(layout)
     versions = delta_history.versions(layout)[0]
     entries = delta_history.read_entries(layout, versions)
     named = all_stored(handle.vectors).union(

@@ -21,7 +21,6 @@ from retention.engine_port import Run, run_here
 from retention.errors import (
     BusyError,
     ConflictError,
-    ImpossibleNumbersError,
     LostCommitError,
     RetentionError,
     StalePlanError,
@@ -40,18 +39,9 @@ from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from retention.storage import files
 from retention.storage.errors import first_line
 from retention.storage.signals import uninterrupted
-from retention.stores.checks import inventory as index
 from retention.stores.delta import commit_tokens
-from retention.stores.delta import counters as delta_transactions
 from retention.stores.delta import log as delta_history
-from retention.stores.delta import table as delta_table
-from retention.stores.delta.returned import find_returned, refuse_returned
-from retention.stores.delta.table import (
-    DeltaHandle,
-    DeltaTableLog,
-    FixedPlaces,
-    OpenedBefore,
-)
+from retention.stores.delta.table_log import DeltaTableLog, FixedPlaces
 from retention.stores.file_store import FileStore, begin_again, table_id_of
 from retention.stores.layout import Layout, StoreSettings
 from retention.stores.row_tombstones import has_records
@@ -61,6 +51,7 @@ if TYPE_CHECKING:
     from retention.stores.delta.checkpointing import Checkpointing
     from retention.stores.delta.commit import CommitAttempt
     from retention.stores.delta.incremental import DeltaIncrementalInventory
+    from retention.stores.delta.table import DeltaHandle, OpenedBefore
 
 ATTEMPTS = 20
 MOST_KEPT_FILES = 100_000
@@ -77,7 +68,7 @@ class DeltaStore(FileStore):
         super().__init__(layout, settings, clock, log, FixedPlaces(layout))
         self._cache = StatisticsCache(layout, clock)
         self._grace_differs = False
-        self._before = OpenedBefore()
+        self._before: OpenedBefore | None = None
 
     @cached_property
     def _ahead(self) -> DeltaIncrementalInventory:
@@ -116,6 +107,8 @@ class DeltaStore(FileStore):
 
     def snapshot(self) -> Snapshot:
         """Open the table once."""
+        from retention.stores.delta.returned import refuse_returned
+
         commit_tokens.refuse_lost(self._layout)
         snapshot = self._opened()
         refuse_returned(self._layout, snapshot.version)
@@ -123,12 +116,15 @@ class DeltaStore(FileStore):
 
     def resurrected_files(self) -> tuple[Snapshot, tuple[Returned, ...]]:
         """Open the table to repair it, and list the commits of other writers that resurrected files."""
+        from retention.stores.delta.returned import find_returned
+
         snapshot = self._opened()
         return snapshot, tuple(find_returned(self._layout, snapshot.version))
 
     def lost_commits(self) -> tuple[Snapshot, tuple[LostCommit, ...]]:
         """Open the table to repair it, and list the commits that other programs overwrote."""
         from retention.stores.delta.lost_commits import lost_commit
+        from retention.stores.delta.returned import refuse_returned
 
         snapshot = self._opened()
         refuse_returned(self._layout, snapshot.version)
@@ -138,6 +134,7 @@ class DeltaStore(FileStore):
         return snapshot, tuple(described)
 
     def _opened(self) -> Snapshot:
+        from retention.stores.checks import inventory as index
         from retention.stores.delta import properties
 
         with self._opening():
@@ -157,13 +154,15 @@ class DeltaStore(FileStore):
 
     def _read(self) -> tuple[DeltaHandle, pa.Table]:
         """The newest version of the table, from the version that was opened before and the entries after it."""
-        before = self._before
+        from retention.stores.delta import table as delta_table
+
+        before = self._before or delta_table.OpenedBefore()
         handle, live = delta_table.read_handle(self._layout, before)
         if before.table is not None and self._newest() != handle.table.version:
             # An entry is missing, or came meanwhile.
             handle, live = delta_table.read_handle(self._layout)
         is_kept = live.num_rows <= MOST_KEPT_FILES and not files.is_remote(self._layout.root)
-        self._before = replace(before, table=handle.table) if is_kept else OpenedBefore()
+        self._before = replace(before, table=handle.table) if is_kept else None
         return handle, live
 
     def _newest(self) -> int | None:
@@ -173,6 +172,7 @@ class DeltaStore(FileStore):
     def inventory(self, snapshot: Snapshot, run: Run = run_here) -> Inventory:
         """Add full statistics to the snapshot's files, from the cache first."""
         from retention.stores.checks import duplicates, number_bounds
+        from retention.stores.checks import inventory as index
         from retention.stores.delta.commit import refuse_vectors
         from retention.stores.describing import describe_missing
 
@@ -193,27 +193,9 @@ class DeltaStore(FileStore):
 
     def partition_valid_files(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:
         """Statistics of the files with possible numbers, and the files with impossible ones."""
-        from retention.stores.checks import number_bounds
-        from retention.stores.delta.commit import refuse_vectors
+        from retention.stores.delta.valid_files import partition_valid
 
-        refuse_vectors(self._layout, snapshot.handle, snapshot.files)
-        index.refuse_nulls(self._layout, snapshot.files)
-        bad = number_bounds.impossible(self._layout, snapshot.files)
-        known, missing = self._cache.match(snapshot.files.filter(pc.invert(bad)))
-        wrong = number_bounds.impossible(self._layout, known)
-        sound = [known.filter(pc.invert(wrong))]
-        unsound = [snapshot.files.filter(bad), known.filter(wrong)]
-        for at in range(missing.num_rows):
-            file = missing.slice(at, 1)
-            try:
-                described, _ = index.describe(self.data_files(file), file)
-            except ImpossibleNumbersError:
-                unsound.append(file)
-            else:
-                self._cache.add(described)
-                sound.append(described)
-        others = [table.select(LOGGED_FILES.names).cast(LOGGED_FILES) for table in unsound]
-        return index.in_order(pa.concat_tables(sound)), pa.concat_tables(others)
+        return partition_valid(self._layout, self._cache, snapshot, self.data_files)
 
     def hidden_rows(self, snapshot: Snapshot) -> Mapping[str, int]:
         """The cardinality of the vector of each file that has one."""
@@ -238,6 +220,8 @@ class DeltaStore(FileStore):
 
     def last_counted(self, snapshot: Snapshot) -> Mapping[int, int]:
         """Partition → the highest next sequence within bounds in the remaining log entries."""
+        from retention.stores.delta import counters as delta_transactions
+
         epoch = self.logged_counters(snapshot).epoch
         return delta_transactions.last_counted(self._layout, snapshot.version, epoch)
 
@@ -296,13 +280,15 @@ class DeltaStore(FileStore):
 
     def next_handle(self, handle: DeltaHandle, run: str) -> DeltaHandle | None:
         """The version after a handle's, without its files; None unless it is the newest, and `run` made it."""
+        from retention.stores.delta import table as delta_table
+
         commit_tokens.refuse_lost(self._layout)
         newer = delta_table.next_handle(self._layout, handle, run)
         if newer is not None:
             self._cache.merge()
-            before = self._before.table
+            before = None if self._before is None else self._before.table
             if before is not None and self._checkpointing.is_old(before.version):
-                self._before = OpenedBefore()
+                self._before = None
         return newer
 
     def find_commit(self, run: str, after: int = -1) -> int | None:
@@ -326,6 +312,8 @@ class DeltaStore(FileStore):
         try:
             commit_tokens.refuse_lost(self._layout)
             if self._grace_differs:
+                from retention.stores.delta import table as delta_table
+
                 table = delta_table.open_table(self._layout)
                 for_deltalake = partial(delta_table.for_deltalake, self._layout)
                 properties.follow(self._layout, table, self._settings.grace_ns, for_deltalake)
@@ -371,7 +359,10 @@ class DeltaStore(FileStore):
 
     def _again(self, handle: DeltaHandle) -> tuple[DeltaHandle, pa.Table]:
         """The newest version of the same table."""
-        newer, live = delta_table.read_handle(self._layout, OpenedBefore(handle.table))
+        from retention.stores.delta import table as delta_table
+        from retention.stores.delta.returned import refuse_returned
+
+        newer, live = delta_table.read_handle(self._layout, delta_table.OpenedBefore(handle.table))
         if newer.table_id != handle.table_id:
             raise StalePlanError(
                 f"stream {self.stream}: the table was made anew meanwhile; nothing was changed; plan again"
@@ -381,6 +372,7 @@ class DeltaStore(FileStore):
         return newer, live
 
     def _attempt(self, swap: Swap, handle: DeltaHandle, live: pa.Table) -> CommitAttempt:
+        from retention.stores.checks import inventory as index
         from retention.stores.delta.commit import CommitAttempt
 
         live = self._with_ranges(live)

@@ -33,13 +33,14 @@ from retention.schemas.messages import MESSAGES, PARTITION_COLUMNS
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import as_storage_errors, storage_error
-from retention.stores.delta import counters, internals
+from retention.stores.delta import counters
 from retention.stores.delta import log as delta_history
 from retention.stores.delta.compatibility import TableRules, examine
 from retention.stores.delta.damaged_log import damaged_log
 from retention.stores.delta.foreign_writers import TOKEN
 from retention.stores.delta.log_diff import logged_rows
 from retention.stores.delta.properties import grace_properties
+from retention.stores.delta.table_log import exists
 from retention.stores.delta.vector_files import path_of
 from retention.stores.layout import Layout, leaving
 from retention.stores.seals import seal_of
@@ -89,81 +90,48 @@ class DeltaHandle:
         return str(self.table.metadata["id"])
 
 
-@dataclass(frozen=True)
-class DeltaTableLog:
-    """Implements `TableLog`."""
+def create(layout: Layout, grace_ns: int, now_ms: int, *, vectors: bool) -> None:
+    """Create the empty table; do nothing if it exists or a rival creates it at the same moment.
 
-    layout: Layout
-    grace_ns: int
-    vectors: bool = False
-    """Whether a new table has deletion vectors."""
-
-    def exists(self) -> bool:
-        """Whether the table exists."""
-        return exists(self.layout)
-
-    def begin(self, now_ms: int) -> None:
-        """Create the empty table; do nothing if it exists or a rival creates it at the same moment."""
-        _avoid_percent_signs(self.layout)
-        _uri(self.layout)
-        if not self.exists():
-            token = uuid.uuid4().hex
-            place = delta_history.place_of(self.layout, 0)
-            put_if_absent(place, entries.encode(self._first_entry(now_ms, token)), token)
-        reached(Step.TABLE_MADE)
-
-    def _first_entry(self, now_ms: int, token: str) -> list[entries.Action]:
-        from deltalake import Schema
-
-        metadata = {
-            "id": str(uuid.uuid4()),
-            "format": {"provider": "parquet", "options": {}},
-            "schemaString": Schema.from_arrow(MESSAGES).to_json(),
-            "partitionColumns": list(PARTITION_COLUMNS),
-            "createdTime": now_ms,
-            "configuration": {
-                VECTORS_ENABLED: "true" if self.vectors else "false",
-                "delta.dataSkippingStatsColumns": _STATISTICS_COLUMNS,
-                **grace_properties(self.grace_ns),
-            },
-        }
-        created = {
-            "timestamp": now_ms,
-            "operation": "CREATE TABLE",
-            "operationParameters": {"partitionBy": json.dumps(list(PARTITION_COLUMNS))},
-            "engineInfo": entries.ENGINE,
-            TOKEN: token,
-        }
-        protocol = _WITH_VECTORS if self.vectors else _WITHOUT_VECTORS
-        return [{"commitInfo": created}, {"protocol": protocol}, {"metaData": metadata}]
-
-    def standing(self) -> tuple[bool, Counters]:
-        """Whether the table has any file, and its counters."""
-        handle, live = read_handle(self.layout)
-        return bool(live.num_rows), handle.logged
+    Args:
+        layout: the stream's layout.
+        grace_ns: the time for which removed files stay.
+        now_ms: the wall clock.
+        vectors: whether the table has deletion vectors.
+    """
+    _avoid_percent_signs(layout)
+    _uri(layout)
+    if not exists(layout):
+        token = uuid.uuid4().hex
+        first = _first_entry(grace_ns, now_ms, token, vectors=vectors)
+        put_if_absent(delta_history.place_of(layout, 0), entries.encode(first), token)
+    reached(Step.TABLE_MADE)
 
 
-@dataclass(frozen=True)
-class FixedPlaces:
-    """Implements `FilePlaces`: files keep their locations until VACUUM deletes them."""
+def _first_entry(grace_ns: int, now_ms: int, token: str, *, vectors: bool) -> list[entries.Action]:
+    from deltalake import Schema
 
-    layout: Layout
-
-    def staged(self, path: str) -> str:
-        """The location of a file before its commit."""
-        return self.layout.live(path)
-
-    def find(self, path: str) -> str:
-        """The location of a live file."""
-        return self.layout.live(path)
-
-    def trashed(self, path: str) -> None:
-        """Return None: a removed file does not move."""
-
-
-def exists(layout: Layout) -> bool:
-    """Whether the table exists."""
-    return any(name.endswith(".json") for name in internals.log_names(layout.messages))
+    metadata = {
+        "id": str(uuid.uuid4()),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": Schema.from_arrow(MESSAGES).to_json(),
+        "partitionColumns": list(PARTITION_COLUMNS),
+        "createdTime": now_ms,
+        "configuration": {
+            VECTORS_ENABLED: "true" if vectors else "false",
+            "delta.dataSkippingStatsColumns": _STATISTICS_COLUMNS,
+            **grace_properties(grace_ns),
+        },
+    }
+    created = {
+        "timestamp": now_ms,
+        "operation": "CREATE TABLE",
+        "operationParameters": {"partitionBy": json.dumps(list(PARTITION_COLUMNS))},
+        "engineInfo": entries.ENGINE,
+        TOKEN: token,
+    }
+    protocol = _WITH_VECTORS if vectors else _WITHOUT_VECTORS
+    return [{"commitInfo": created}, {"protocol": protocol}, {"metaData": metadata}]
 
 
 def open_table(layout: Layout, before: DeltaSnapshot | None = None) -> DeltaSnapshot:
@@ -262,7 +230,7 @@ def next_handle(layout: Layout, handle: DeltaHandle, run: str) -> DeltaHandle | 
 
     Args:
         layout: the stream's layout.
-        handle: a version whose rules allow what the commit did.
+        handle: a version, without its files, whose rules allow what the commit did.
         run: the name of a run that only added files.
 
     Raises:
@@ -275,10 +243,9 @@ def next_handle(layout: Layout, handle: DeltaHandle, run: str) -> DeltaHandle | 
     with delta_history.damage_named(layout, version):
         if delta_history.run_of(entry) != run:
             return None
-    table = snapshots.after(handle.table, [entry])
+    table = snapshots.after_without_files(handle.table, entry)
     logged = counters.counters(table.transactions)
-    token = VersionToken(version, seal_of(entry))
-    return without_files(replace(handle, table=table, logged=logged, token=token))
+    return replace(handle, table=table, logged=logged, token=VersionToken(version, seal_of(entry)))
 
 
 def _live_files(layout: Layout, table: DeltaSnapshot, statistics: LoggedIntegers) -> pa.Table:

@@ -25,6 +25,8 @@ TOKENS = st.sampled_from(["a", "b", "a*", "*", ">", "é", "$x", "a>"])
 FILTERS = st.lists(TOKENS, min_size=1, max_size=4).map(".".join).filter(is_valid_filter)
 SUBJECTS = FILTERS.filter(is_valid_subject)
 
+MANY = 100
+"""A column this long is matched by Arrow, a shorter one by Python."""
 LITERALS = ["a", "a.b", "a.b*", "a.*b", "a.**", "a.>>", "é.ü", "a\x01b", "$JS.x", "x" * 65_535]
 BROKEN = ["", ".", "a.", ".a", "a..b", "a b", "a\tb", "a\rb", "a\nb", "a\fb", "é" * 32_768]
 WILDCARDS = ["*", ">", "a.*", "*.a", "a.>", "a.*.>"]
@@ -51,9 +53,12 @@ def test_a_wildcard_is_a_filter_only(subject: str) -> None:
 def test_the_mask_of_valid_subjects_agrees_with_the_test_of_one() -> None:
     subjects = [*LITERALS, *BROKEN, *WILDCARDS, ">.a", "a.>.b"]
     expected = [is_valid_subject(subject) for subject in subjects]
-    assert valid_mask(pa.array(subjects)).to_pylist() == expected
-    column = pa.chunked_array([subjects, [None]], pa.string())
-    assert valid_mask(column).to_pylist() == [*expected, False]
+    for times in (1, 1 + MANY // len(subjects)):
+        assert valid_mask(pa.array(subjects * times)).to_pylist() == expected * times
+        column = pa.chunked_array([subjects * times, [None]], pa.string())
+        mask = valid_mask(column)
+        assert isinstance(mask, pa.ChunkedArray)
+        assert mask.to_pylist() == [*expected * times, False]
 
 
 @pytest.mark.parametrize(
@@ -110,9 +115,12 @@ def test_whatever_matches_two_filters_proves_that_they_overlap(
 def test_the_mask_of_matches_agrees_with_the_test_of_one(
     filters: list[str], subjects: list[str]
 ) -> None:
-    mask = matching_mask(pa.chunked_array([subjects, [None]], pa.string()), filters)
     expected = [any(matches(one, subject) for one in filters) for subject in subjects]
-    assert mask.to_pylist() == [*expected, False]
+    for nulls in (1, MANY):
+        column = pa.chunked_array([subjects, [None] * nulls], pa.string())
+        mask = matching_mask(column, filters)
+        assert isinstance(mask, pa.ChunkedArray)
+        assert mask.to_pylist() == [*expected, *[False] * nulls]
 
 
 @pytest.mark.parametrize("name", ["ORDERS", "$x", "A:B", "é", "-", "x" * 255])

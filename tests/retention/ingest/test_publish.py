@@ -11,7 +11,8 @@ from retention.core import headers
 from retention.errors import RefusedError, RetentionError, UsageError
 from retention.formats.jsonl import SkippedLine
 from retention.ingest.idempotency import BatchIdentity
-from retention.ingest.publish import Ack, Published, publish
+from retention.ingest.publish import publish
+from retention.ingest.published import Ack, Published
 from retention.schemas.messages import NEVER
 from tests.support.plain_store import at, configured, opened_stream, store_of
 

@@ -17,7 +17,8 @@ from retention.core.subjects import matching_mask
 from retention.datafile.parquet import read_columns
 from retention.engines.select import Engines
 from retention.ingest.idempotency import BatchIdentity
-from retention.ingest.publish import Published, publish
+from retention.ingest.publish import publish
+from retention.ingest.published import Published
 from tests.support.laws import law_on_disk
 from tests.support.laying import SECOND, START, warehouse_with
 from tests.support.plain_store import configured, opened_stream
@@ -145,7 +146,7 @@ def test_a_consumer_that_comes_while_a_batch_is_written_gets_its_messages(
             add(make(), late.pop(), "b")
         return found
 
-    monkeypatch.setattr("retention.ingest.publish.matching_mask", meanwhile)
+    monkeypatch.setattr("retention.ingest.wanted.matching_mask", meanwhile)
     assert seqs(publish(opened, lines("ab"))) == [1, 2]
     assert left_in(opened) == [1, 2]
     assert seqs(publish(opened, lines("c"))) == [3]

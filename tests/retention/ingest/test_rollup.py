@@ -16,7 +16,8 @@ from retention.errors import BusyError, RefusedError, VerificationError
 from retention.history.runs import History, history_of
 from retention.ingest import recorded_commit
 from retention.ingest.idempotency import BatchIdentity
-from retention.ingest.publish import Published, publish
+from retention.ingest.publish import publish
+from retention.ingest.published import Published
 from retention.planners import probe
 from retention.stores.lease import lease
 from tests.support.laying import SECOND, START, even_segments, held, lay, warehouse_with

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from retention.context.context import OpenedStream
-from retention.context.known_end import LogEnd
+from retention.context.log_end import LogEnd
 from retention.context.position import Position, locate
 from retention.context.topic import topic_of
 from retention.core.inventory import Counters

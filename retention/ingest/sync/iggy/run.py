@@ -9,7 +9,6 @@ from dataclasses import replace
 import pyarrow as pa
 
 from retention.context.context import OpenedStream
-from retention.context.known_end import LastCommit
 from retention.context.topic import topic_of
 from retention.core.spoken_commands import command
 from retention.core.topic_policy import TopicPolicy
@@ -146,7 +145,6 @@ class _TopicRun:
         self.info, self.position = info, start
         self._readers: dict[int, PartitionReader] = {}
         self._missed: list[PartitionMissed] = []
-        self._last: LastCommit | None = None
         self._messages = self._bytes = self._commits = 0
 
     def look(self) -> None:
@@ -259,8 +257,8 @@ class _TopicRun:
         opened, position = self._opened, self.position
         after = {read.partition: read.position for read in reads}
         counters = counters_after(info, position, after)
-        with appending(opened, position.identity, "sync", last=self._last) as append:
-            for attempt in append.attempts():
+        with appending(opened, position.identity, "sync") as append:
+            for attempt in append.attempts_at_end():
                 refuse_moved(opened, attempt.end, position)
                 append.commit(_staged(opened, attempt, reads, counters))
         if append.done.duplicate:
@@ -268,7 +266,6 @@ class _TopicRun:
                 f"{opened.name}: another sync of it committed meanwhile; each message was stored once; let one run at "
                 "a time"
             )
-        self._last = append.last
         return append.done
 
 

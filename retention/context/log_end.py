@@ -1,74 +1,17 @@
-"""The end of a log after this process's own commits, known without reading the table."""
+"""The end of a log on which an append is based, and the end that its own commit leaves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 from retention.context.context import OpenedStream
-from retention.context.position import Position, active_in
-from retention.core.inventory import Counters
+from retention.context.own_end import KnownEnd, LastCommit
+from retention.context.position import Position
 from retention.core.units import MICROSECOND
-from retention.datafile.parquet import stats_table
-from retention.datafile.segment_writer import PARTITION, Staged
+from retention.datafile.segment_writer import Staged
 from retention.layout.segment_roll import ActiveSegment, Tail
-from retention.ports import TableHead
-
-
-@dataclass(frozen=True)
-class KnownEnd:
-    """The end of a log at a version that a commit of this process made."""
-
-    head: TableHead
-    tails: Mapping[int, Tail]
-    """Partition → its end, of every partition."""
-    is_empty: bool
-    """Whether the table has no file."""
-
-    @property
-    def version(self) -> int:
-        """The version."""
-        return self.head.version
-
-    @property
-    def counters(self) -> Counters:
-        """The effective counters."""
-        return self.head.counters
-
-    @property
-    def next_seq(self) -> int:
-        """The next sequence of a stream, which has one partition."""
-        return self.tail(PARTITION).next_seq
-
-    def tail(self, partition: int) -> Tail:
-        """The end of a partition."""
-        return self.tails[partition]
-
+from retention.schemas.files import FileStats
 
 LogEnd = Position | KnownEnd
 """The end of a log on which an append is based that looks at no stored message."""
-
-
-@dataclass(frozen=True)
-class LastCommit:
-    """A commit of this process that only added files."""
-
-    run: str
-    before: TableHead
-    """The version on which it was made."""
-    tails: Mapping[int, Tail]
-    """Partition → its end after the commit."""
-    is_empty: bool
-    """Whether the table has no file after it."""
-
-    def end(self) -> KnownEnd | None:
-        """The log's end, if no other commit followed; None: it has to be located.
-
-        Raises:
-            LostCommitError: another program overwrote a commit of ours in the log.
-        """
-        head = self.before.after(self.run)
-        return None if head is None else KnownEnd(head, self.tails, self.is_empty)
 
 
 def last_commit(opened: OpenedStream, end: LogEnd, staged: Staged, run: str) -> LastCommit | None:
@@ -94,9 +37,21 @@ def _tail_after(partition: int, tail: Tail, staged: Staged) -> Tail:
     last_us = tail.last_us
     if files:
         last_us = max(files, key=lambda row: row["max_seq"])["last_ts_ns"] // MICROSECOND
-    written = active_in(stats_table(files), staged.open_base.get(partition))
+    written = _active_in(files, staged.open_base.get(partition))
     next_seq = staged.next_seq.get(partition, tail.next_seq)
     return Tail(next_seq, _together(tail.active, written), last_us)
+
+
+def _active_in(files: list[FileStats], open_base: int | None) -> ActiveSegment | None:
+    """The active segment of a partition that has these files alone; None: it never had one."""
+    bases = [file["segment"] for file in files] + ([] if open_base is None else [open_base])
+    if not bases:
+        return None
+    inside = [file for file in files if file["segment"] == max(bases)]
+    if not inside:
+        return ActiveSegment(max(bases))
+    first = min(inside, key=lambda file: file["min_seq"])
+    return ActiveSegment(max(bases), sum(file["bytes"] for file in inside), first["first_ts_ns"])
 
 
 def _together(before: ActiveSegment | None, after: ActiveSegment | None) -> ActiveSegment | None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from retention.context.context import OpenedStream
-from retention.context.known_end import KnownEnd, LastCommit
+from retention.context.own_end import KnownEnd, LastCommit
 from retention.context.position import Position, locate
 from retention.datafile.segment_writer import PARTITION, stage_rows, with_sequences
 from retention.dialects.jetstream import JetStream
@@ -83,18 +83,17 @@ def test_a_topic_of_several_partitions(tmp_path: Path, known: list[OpenedStream]
     run_topic_sync(copy, RecordedServer("more").topic, SyncBounds(batch_messages=4))
 
 
-def appended(
-    copy: OpenedStream, last: LastCommit | None, *seqs: int, turns: Turns = ONE_BY_ONE
-) -> LastCommit | None:
+def appended(copy: OpenedStream, *seqs: int, turns: Turns = ONE_BY_ONE) -> LastCommit | None:
     """Append messages that get these sequences; returns the commit."""
     rows = batch(*map(str, seqs))
-    with appending(copy, turns=turns, last=last) as append:
-        for attempt in append.attempts():
+    with appending(copy, turns=turns) as append:
+        for attempt in append.attempts_at_end():
             tail = attempt.end.tail(PARTITION)
             ends = JetStream.of(copy.config).ends(tail)
             append.commit(stage_rows(attempt.staging, with_sequences([rows], tail.next_seq), ends))
     assert append.done.last_seq == seqs[-1]
-    return append.last
+    last: LastCommit | None = vars(copy.own_end)["_last"]
+    return last
 
 
 def test_the_table_is_opened_once_its_log_rarely_listed_and_its_files_are_not_kept(
@@ -112,14 +111,14 @@ def test_the_table_is_opened_once_its_log_rarely_listed_and_its_files_are_not_ke
 
         monkeypatch.setattr(owner, name, counting)
 
-    last = appended(copy, None, 1)
+    appended(copy, 1)
     counted(DeltaStore, "snapshot")
     counted(internals, "log_names")
     for seq in range(2, 4 * CHECKPOINT_EVERY + 2):
-        last = appended(copy, last, seq)
+        appended(copy, seq)
     assert calls == {"log_names": 4}
     assert isinstance(copy.store, DeltaStore)
-    assert vars(copy.store)["_before"].table is None
+    assert vars(copy.store)["_before"] is None
     checkpoints = Path(copy.root, "messages", "_delta_log").glob("*.checkpoint.parquet")
     assert len(list(checkpoints)) == 4
     assert locate(copy).inventory.files.num_rows == 4 * CHECKPOINT_EVERY + 1
@@ -127,11 +126,11 @@ def test_the_table_is_opened_once_its_log_rarely_listed_and_its_files_are_not_ke
 
 def test_a_commit_of_another_process_is_seen_and_its_messages_come_first(tmp_path: Path) -> None:
     copy = stream(tmp_path)
-    last = appended(copy, None, 1)
+    last = appended(copy, 1)
     assert last is not None
     append_rows(stream(tmp_path), [batch("x", "y")])
     assert last.end() is None
-    last = appended(copy, last, 4)
+    last = appended(copy, 4)
     assert last is not None
     assert last.end() is not None
 
@@ -140,16 +139,16 @@ def test_a_commit_that_comes_first_in_the_last_moment_is_no_loss(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = stream(tmp_path)
-    last = appended(copy, None, 1)
+    last = appended(copy, 1)
     commit_on = DeltaStore.commit_on
 
     def late(*arguments: Any) -> int:
         monkeypatch.undo()
-        appended(stream(tmp_path), None, 2, 3, turns=AllAtOnce(1))
+        appended(stream(tmp_path), 2, 3, turns=AllAtOnce(1))
         return commit_on(*arguments)
 
     monkeypatch.setattr(DeltaStore, "commit_on", late)
-    last = appended(copy, last, 4, 5)
+    last = appended(copy, 4, 5)
     assert locate(copy).next_seq == 6
     assert last is not None
     assert last.end() is not None
@@ -158,18 +157,19 @@ def test_a_commit_that_comes_first_in_the_last_moment_is_no_loss(
 def test_a_commit_that_another_program_overwrote_is_refused(tmp_path: Path) -> None:
     warehouse = opened(tmp_path, {"name": "ORDERS", "format": "delta"})
     copy = warehouse.new_stream("ORDERS").opened
-    last = appended(copy, appended(copy, None, 1), 2)
+    appended(copy, 1)
+    appended(copy, 2)
     overwrite(warehouse, newest(warehouse))
     with pytest.raises(LostCommitError):
-        appended(copy, last, 3)
+        appended(copy, 3)
 
 
 def test_a_dropped_stream_and_a_parquet_table_have_no_known_end(tmp_path: Path) -> None:
-    assert appended(stream(tmp_path / "p", format="parquet"), None, 1) is None
+    assert appended(stream(tmp_path / "p", format="parquet"), 1) is None
     folder = tmp_path / "d"
     copy = stream(folder)
-    last = appended(copy, None, 1)
+    last = appended(copy, 1)
     assert last is not None
     opened(folder, {"name": "ORDERS", "format": "delta"}).stream("ORDERS").drop().apply()
     assert last.end() is None
-    appended(copy, last, 1)
+    appended(copy, 1)
