@@ -109,7 +109,7 @@ class LoggedIntegers:
             live: shape `LIVE_FILES`, or with `stats_parsed`, too.
         """
         values = self._of_texts(live["stats"])
-        if STATS_PARSED not in live.column_names:
+        if STATS_PARSED not in live.schema.names:
             return values
         typed = live[STATS_PARSED].combine_chunks()
         return {
@@ -163,7 +163,7 @@ def _within_calendar(days: pa.Array) -> pa.Array:
 def _logged(live: pa.Table, path: Sequence[str], kind: str) -> ColumnBounds:
     """The bounds as logged, with dead rows and not widened; days for dates. Without a path, the rows alone."""
     logged = _of_json(live["stats"], path, kind)
-    if STATS_PARSED not in live.column_names:
+    if STATS_PARSED not in live.schema.names:
         return logged
     typed = _of_struct(live[STATS_PARSED].combine_chunks(), path, kind)
     return ColumnBounds(*(pc.coalesce(*each) for each in zip(logged, typed, strict=True)))

@@ -229,7 +229,7 @@ def _parts(files: pa.Table, parts: pa.Table) -> pa.Table:
     every, rules = np.arange(parts.num_rows), parts["rule"].to_numpy()
     nothing = _lists(every[:0], pa.array([], pa.int64()), parts.num_rows)
     columns = {
-        **{name: of[name] for name in of.column_names},
+        **{name: of[name] for name in of.schema.names},
         **{name: parts[name] for name in ("first_seq", "last_seq", "messages", "bytes")},
         "rules": _lists(every, _names(rules), len(every)),
         "counts": _lists(every, parts["messages"].combine_chunks(), len(every)),

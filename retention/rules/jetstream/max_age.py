@@ -139,8 +139,7 @@ class MaxAge(AgeRule):
 
 def _first(mask: Array) -> int:
     """The index of the first true entry; the number of entries if none is."""
-    numbers = np.flatnonzero(mask)
-    return int(numbers[0]) if len(numbers) else len(mask)
+    return int(mask.argmax()) if mask.any() else len(mask)
 
 
 @dataclass(frozen=True, kw_only=True)
