@@ -96,7 +96,7 @@ def floor_of(done: Path, source: Path, place: Path, asked: Task) -> Callable[[],
         path for path in new if path.is_relative_to(messages_of(done)) and path.suffix == ".parquet"
     ]
     others = [path.read_bytes() for path in new if path not in data]
-    stays = pa.concat_arrays([_seqs(path) for path in data])
+    stays = pa.concat_arrays([pa.array([], pa.int64()), *map(_seqs, data)])
     replaced = sorted({each for path in data for each in _replaced(path, source, done)})
     place.mkdir(parents=True)
 

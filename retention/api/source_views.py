@@ -185,7 +185,7 @@ def _conformed(table: pa.Table, columns: pa.Schema) -> pa.Table:
     return pa.table(
         [
             table[column.name].cast(column.type)
-            if column.name in table.column_names
+            if column.name in table.schema.names
             else pa.nulls(table.num_rows, column.type)
             for column in columns
         ],

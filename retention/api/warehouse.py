@@ -28,7 +28,13 @@ from retention.config.discovery import (
     table_error,
     unknown_stream_error,
 )
-from retention.config.shared_directories import Mounts, mounts, refuse_mounted, refuse_shared
+from retention.config.shared_directories import (
+    Mounts,
+    links_of,
+    mounts,
+    refuse_mounted,
+    refuse_shared,
+)
 from retention.context.context import OpenedStream
 from retention.core.arguments import checked, checked_class
 from retention.core.bucket_names import stream_of
@@ -312,8 +318,9 @@ class Warehouse(
         if name in self.tables():
             raise table_error(name)
         root = files.join(self.location, "streams", path_name(name))
-        refuse_links_out(root, name)
-        refuse_shared(self.location, name)
+        links = links_of(root)
+        refuse_links_out(root, name, links)
+        refuse_shared(self.location, name, links)
         refuse_mounted(self.location, name, self._mounts)
         refuse_foreign_directory(root, name)
         listed = self.config.stream(name)

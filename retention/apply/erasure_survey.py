@@ -105,7 +105,7 @@ class ErasureSurvey:
     def ids(self) -> pa.Table:
         """The sequences and message ids of the erased messages, each once."""
         narrow = (
-            rows.select([name for name in ("seq", "msg_id") if name in rows.column_names])
+            rows.select([name for name in ("seq", "msg_id") if name in rows.schema.names])
             for location, messages in self._of_history
             for rows in erased_rows(location, messages, _WITH_IDS)
         )

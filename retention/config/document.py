@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -66,15 +67,11 @@ def read_document(path: str | Path, content: bytes | None = None) -> ConfigDocum
     Raises:
         ConfigError: there is no such file, or it is not YAML.
     """
-    yaml = _Yaml(typ="safe", pure=True)
-    yaml.Composer = _BoundedComposer
     try:
         content = _content(path) if content is None else content
         if len(content) > _MOST_BYTES:
             raise ConfigError(f"{path}:1: is longer than {_MOST_BYTES >> 20} MiB; write less")
-        text = utf8(content)
-        _refuse_brackets(text)
-        root = quick_nodes(text, yaml.resolver, _DEEPEST) or yaml.compose(text)
+        root = _root(utf8(content))
     except OSError as error:
         kind = NoConfigError if isinstance(error, FileNotFoundError) else ConfigError
         raise kind(
@@ -92,8 +89,22 @@ def read_document(path: str | Path, content: bytes | None = None) -> ConfigDocum
     except _TooDeepError as error:
         raise _too_deep(path, error.line) from None
     document = ConfigDocument(path)
-    document.values = _Reader(document, yaml.constructor).value(root, ()) if root else {}
+    document.values = _Reader(document, _yaml().constructor).value(root, ()) if root else {}
     return document
+
+
+@lru_cache(maxsize=1)
+def _root(text: str) -> Node | None:
+    """The root node of a text, which readers do not change; kept for a program that opens its warehouse again."""
+    _refuse_brackets(text)
+    yaml = _yaml()
+    return quick_nodes(text, yaml.resolver, _DEEPEST) or yaml.compose(text)
+
+
+def _yaml() -> YAML:
+    yaml = _Yaml(typ="safe", pure=True)
+    yaml.Composer = _BoundedComposer
+    return yaml
 
 
 def _content(path: str | Path) -> bytes:

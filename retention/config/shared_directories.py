@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,7 +18,7 @@ _PARTS = ("", "messages", "_retention", "consumers")
 """The parts of a stream's directory that may be mounted, or linked, separately."""
 
 
-def refuse_shared(warehouse: str, stream: str) -> None:
+def refuse_shared(warehouse: str, stream: str, links: Sequence[Path]) -> None:
     """Refuse a stream if its directory, or that of its history, is really another stream's.
 
     Different names may lead to one directory if the file system ignores case, or by symbolic links. Object stores have
@@ -27,6 +27,7 @@ def refuse_shared(warehouse: str, stream: str) -> None:
     Args:
         warehouse: the location of `streams/` and `runs/`.
         stream: its name.
+        links: the symbolic links of its directory, as by `links_of`.
 
     Raises:
         RefusedError: naming both streams, and the directory.
@@ -36,7 +37,7 @@ def refuse_shared(warehouse: str, stream: str) -> None:
     root, runs = (Path(warehouse, kind, path_name(stream)) for kind in ("streams", "runs"))
     with as_storage_errors(warehouse):
         for directory, owner in (
-            (root, _owner_of(root) or _owner_of_links(root)),
+            (root, _owner_of(root) or _owner_of_links(root, links)),
             (runs, _owner_of(runs)),
         ):
             if owner is not None:
@@ -84,19 +85,22 @@ def shared(directory: str, stream: str, owner: str) -> RefusedError:
     )
 
 
-def links_of(root: str) -> Iterator[Path]:
-    """The symbolic links among a stream's directories, and their direct entries.
+def links_of(root: str) -> list[Path]:
+    """The symbolic links among a stream's directories, and their direct entries; none on an object store.
 
     Raises:
-        OSError: a directory cannot be read.
+        StorageError: a directory cannot be read.
     """
-    if not os.path.isdir(root):  # noqa: PTH112  (path objects cost more than the entries)
-        return
-    if os.path.islink(root):  # noqa: PTH114
-        yield Path(root)
-    for directory in (root, f"{root}/messages", f"{root}/_retention"):
-        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as entries:
-            yield from (Path(entry.path) for entry in entries if entry.is_symlink())
+    if "://" in root:
+        return []
+    with as_storage_errors(root):
+        if not os.path.isdir(root):  # noqa: PTH112  (path objects cost more than the entries)
+            return []
+        links = [Path(root)] if os.path.islink(root) else []  # noqa: PTH114
+        for directory in (root, f"{root}/messages", f"{root}/_retention"):
+            with suppress(FileNotFoundError, NotADirectoryError), os.scandir(directory) as entries:
+                links += [Path(entry.path) for entry in entries if entry.is_symlink()]
+    return links
 
 
 def refuse_any_shared(warehouse: str, streams: Iterable[str]) -> None:
@@ -161,9 +165,9 @@ def _owner_of(directory: Path) -> str | None:
     return _name(next(alike, ""))
 
 
-def _owner_of_links(root: Path) -> str | None:
+def _owner_of_links(root: Path, links: Sequence[Path]) -> str | None:
     """The stream that owns the target of a link in this one's directories."""
-    owners = (_stream_at(link.resolve(), root) for link in links_of(str(root)) if link != root)
+    owners = (_stream_at(link.resolve(), root) for link in links if link != root)
     return next((owner for owner in owners if owner is not None), None)
 
 

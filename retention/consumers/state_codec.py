@@ -62,7 +62,7 @@ def decode_state(content: bytes) -> ConsumerState:
         raise DamagedError(f"the consumer's state is not an Arrow stream: {error}") from error
     if table.schema != _PACKED or table.num_rows != 1:
         raise DamagedError(
-            f"the consumer's state has {counted(table.num_rows, 'row')} of {', '.join(table.column_names)};"
+            f"the consumer's state has {counted(table.num_rows, 'row')} of {', '.join(table.schema.names)};"
             " it must have one row of the shape that this version writes"
         )
     row = {name: table[name][0] for name in _PACKED.names}

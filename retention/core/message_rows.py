@@ -44,7 +44,7 @@ def complete_rows(raw: pa.Table, storage: Storage) -> pa.Table:
         "msg_id": headers.msg_ids(blocks),
         "origin_ts_ns": pa.nulls(raw.num_rows, pa.int64()),
     }
-    columns |= {name: raw[name] for name in ("seq", "origin_ts_ns") if name in raw.column_names}
+    columns |= {name: raw[name] for name in ("seq", "origin_ts_ns") if name in raw.schema.names}
     schema = pa.schema([field for field in FILE_COLUMNS if field.name in columns])
     return pa.table([columns[name] for name in schema.names], names=schema.names).cast(schema)
 

@@ -22,7 +22,7 @@ _RANGES = ("seq", "ts_ns")
 
 def expected_stats_of(table: pa.Table) -> list[ExpectedStats]:
     """The expected statistics of each row's file; None for an absent or null column."""
-    names = [name for name in EXPECTED_COLUMNS if name in table.column_names]
+    names = [name for name in EXPECTED_COLUMNS if name in table.schema.names]
     columns = [table[name].to_pylist() for name in names]
     rows = zip(*columns, strict=True) if names else iter([()] * table.num_rows)
     return [ExpectedStats(**dict(zip(names, row, strict=True))) for row in rows]
@@ -53,10 +53,10 @@ def check_rows(file: DataFile, rows: pa.Table) -> None:
     """
     _check(file, {"messages": rows.num_rows})
     for name in _RANGES:
-        if name in rows.column_names and getattr(file.claim, f"min_{name}") is not None:
+        if name in rows.schema.names and getattr(file.claim, f"min_{name}") is not None:
             extremes = pc.min_max(rows[name]).as_py()
             _check(file, {f"min_{name}": extremes["min"], f"max_{name}": extremes["max"]})
-    if "size" in rows.column_names:
+    if "size" in rows.schema.names:
         _check(file, {"bytes": pc.sum(rows["size"], min_count=0).as_py()})
 
 

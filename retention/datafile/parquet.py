@@ -321,7 +321,7 @@ def _readable_as(given: pa.DataType, wanted: pa.DataType) -> bool:
 
 def in_sequence_order(table: pa.Table) -> pa.Table:
     """The rows, ascending by `seq`; unchanged without that column, or with nulls in it."""
-    if "seq" not in table.column_names or table["seq"].null_count:
+    if "seq" not in table.schema.names or table["seq"].null_count:
         return table
     seqs = table["seq"].to_numpy()
     return (

@@ -83,7 +83,7 @@ def reconcile(live: pa.Table, actions: pa.Table) -> pa.Table:
     is_touched = _among(live, paths, keys)
     kept = live.filter(pa.array(~is_touched)) if is_touched.any() else live
     added = live_of(_last_actions(actions, keys))
-    if STATS_PARSED in live.column_names:
+    if STATS_PARSED in live.schema.names:
         nothing = pa.nulls(added.num_rows, live.schema.field(STATS_PARSED).type)
         added = added.append_column(STATS_PARSED, nothing)
     return _in_few_chunks(pa.concat_tables([kept, added]))

@@ -168,7 +168,7 @@ def write_rows(
 def _plain_size(chunk: pq.ColumnChunkMetaData, rows: pa.Table) -> float:
     """The bytes of a column's values without a dictionary; infinite where rows do not tell."""
     name = chunk.path_in_schema
-    if name not in rows.column_names or not rows.num_rows:
+    if name not in rows.schema.names or not rows.num_rows:
         return inf
     values = rows[name]
     return (

@@ -92,8 +92,8 @@ class TrackedRows:
         ids = pa.array(positions + self.base_row_id)
         versions = pa.array(np.full(len(positions), self.commit_version))
         for name, values in ((self.id_column, ids), (self.version_column, versions)):
-            if name in rows.column_names:
-                at = rows.column_names.index(name)
+            if name in rows.schema.names:
+                at = rows.schema.names.index(name)
                 filled = pc.coalesce(rows[name], values)
                 rows = rows.set_column(at, rows.schema.field(name), filled)
             else:

@@ -89,7 +89,7 @@ class DeltaSnapshot:
             name: values[column] for column, name in OF_ADD.items() if values[column] is not None
         }
         add.setdefault("partitionValues", {})
-        if "stats" not in add and STATS_PARSED in self.files.column_names:
+        if "stats" not in add and STATS_PARSED in self.files.schema.names:
             add["stats"] = as_json(self.files[STATS_PARSED][row])
         if "deletionVector" in add:
             vector = add["deletionVector"]

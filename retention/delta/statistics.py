@@ -109,7 +109,7 @@ class LoggedIntegers:
             live: shape `LIVE_FILES`, or with `stats_parsed`, too.
         """
         values = self._of_texts(live["stats"])
-        if STATS_PARSED not in live.column_names:
+        if STATS_PARSED not in live.schema.names:
             return values
         typed = live[STATS_PARSED].combine_chunks()
         return {
@@ -163,7 +163,7 @@ def _within_calendar(days: pa.Array) -> pa.Array:
 def _logged(live: pa.Table, path: Sequence[str], kind: str) -> ColumnBounds:
     """The bounds as logged, with dead rows and not widened; days for dates. Without a path, the rows alone."""
     logged = _of_json(live["stats"], path, kind)
-    if STATS_PARSED not in live.column_names:
+    if STATS_PARSED not in live.schema.names:
         return logged
     typed = _of_struct(live[STATS_PARSED].combine_chunks(), path, kind)
     return ColumnBounds(*(pc.coalesce(*each) for each in zip(logged, typed, strict=True)))
@@ -262,8 +262,11 @@ def _in_columns(texts: pa.StringArray, wanted: _Wanted) -> dict[_Place, pa.Array
 def _in_rows(texts: pa.StringArray, wanted: _Wanted) -> dict[_Place, pa.Array]:
     """Values of leaves in JSON texts of any content; null where there is no such value."""
     parsed = [_object(text) for text in texts.to_pylist()]
+    around = {
+        above: [_inner(each, above) for each in parsed] for above in {leaf[:-1] for leaf in wanted}
+    }
     return {
-        leaf: pa.array([_value(each, leaf, kind) for each in parsed], kind)
+        leaf: _values([each.get(leaf[-1]) for each in around[leaf[:-1]]], kind)
         for leaf, kind in wanted.items()
     }
 
@@ -275,13 +278,25 @@ def _object(text: str | None) -> Any:
         return None
 
 
-def _value(known: Any, leaf: Sequence[str], kind: pa.DataType) -> str | int | None:
-    for name in leaf:
+def _inner(known: Any, names: Sequence[str]) -> dict[str, Any]:
+    """The object inside others, by the names from the outermost one on; empty if there is none."""
+    for name in names:
         known = known.get(name) if isinstance(known, dict) else None
+    return known if isinstance(known, dict) else {}
+
+
+def _values(given: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """The values of a type, text or integers; null for all others."""
     if pa.types.is_string(kind):
-        return known if isinstance(known, str) else None
-    is_integer = isinstance(known, int) and not isinstance(known, bool)
-    return known if is_integer and -_TOO_LARGE <= known < _TOO_LARGE else None
+        return pa.array([each if isinstance(each, str) else None for each in given], kind)
+    # A truth value would be an instance of `int`.
+    return pa.array(
+        [
+            each if type(each) is int and -_TOO_LARGE <= each < _TOO_LARGE else None
+            for each in given
+        ],
+        kind,
+    )
 
 
 def _fields(wanted: _Wanted) -> list[pa.Field]:

@@ -99,7 +99,7 @@ class Iggy:
         blocks = sent["headers"]
         empty = pc.equal(pc.binary_length(blocks), 0)
         blocks = pc.if_else(empty, pa.scalar(None, pa.binary()), blocks)
-        sent = sent.set_column(sent.column_names.index("headers"), "headers", blocks)
+        sent = sent.set_column(sent.schema.names.index("headers"), "headers", blocks)
         inside = clipped_batches(share.pieces, at, at + rows.num_rows)
         opened = [batch for batch, opens in inside if opens]
         sizes = accounted_sizes(sizes_of(rows, self.policy), opened, self.policy)

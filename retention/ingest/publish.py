@@ -187,7 +187,7 @@ def _batch(given: pa.Table, config: StreamConfig) -> Batch:
 
 def _with_columns(table: pa.Table, **columns: pa.ChunkedArray) -> pa.Table:
     """A table with other values in some columns."""
-    return pa.table({name: columns.get(name, table[name]) for name in table.column_names})
+    return pa.table({name: columns.get(name, table[name]) for name in table.schema.names})
 
 
 def _counted(rows: pa.Table, answers: Answers, config: StreamConfig) -> pa.Table:

@@ -207,7 +207,7 @@ def _of_ranges(tables: Iterable[pa.Table]) -> list[SegmentLoss]:
             rules = by_rule.setdefault((row["partition"], row["segment"]), {})
             rules[row["rule"]] = rules.get(row["rule"], 0) + row["count_sum"]
         sums = table.group_by([*_OF_SEGMENT, "path"]).aggregate(_SUMS)
-        named = sums.rename_columns(of_files[0].column_names)
+        named = sums.rename_columns(of_files[0].schema.names)
         of_files.append(named.cast(of_files[0].schema))
     ranges = pa.concat_tables(of_files)
     losses = ranges.group_by(_OF_SEGMENT).aggregate([("path", "count_distinct"), *_SUMS])

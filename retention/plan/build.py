@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from retention.core.inventory import Inventory
 from retention.core.policy import Policy
+from retention.core.row_numbers import rows_at
 from retention.core.spans import Array, Spans
 from retention.plan.actions import DROP, REWRITE, Actions
 from retention.plan.cause import cause_of_files, cause_of_pass
@@ -234,7 +235,7 @@ def _sealed(inventory: Inventory) -> Array:
 
 
 def _planned(files: pa.Table, losses: FileLosses, touched: Array, actions: Array) -> pa.Table:
-    planned = files.take(pa.array(touched))
+    planned = rows_at(files, touched)
     lost = {
         "action": actions[touched],
         "removed_messages": losses.messages[touched],

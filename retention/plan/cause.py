@@ -131,7 +131,7 @@ class Cause:
             left = self.remaining
             return int(left.messages[numbers].sum()), int(left.bytes[numbers].sum())
         some = self.files.select(["messages", "bytes"]).take(pa.array(numbers))
-        return tuple(int(pc.sum(some[name], min_count=0).as_py()) for name in some.column_names)  # type: ignore[return-value]
+        return tuple(int(pc.sum(some[name], min_count=0).as_py()) for name in some.schema.names)  # type: ignore[return-value]
 
     def parts_of(self, number: int, rules: Sequence[str] = RULES) -> pa.Table:
         """Ranges that some rules remove from one file, read from rows; shape `REMOVED_RANGES`, ascending."""

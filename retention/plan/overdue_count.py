@@ -42,6 +42,8 @@ def overdue_of(
     if each is None or scan is None or not len(decided.spans):
         return None
     first, last = _ends(decided, scan, answers)
+    if (decided.spans.min_ts_ns[first:] > each.cutoff_ns).all():
+        return None
     nowhere = np.zeros(len(decided.spans), dtype=bool)
     nothing_before = PriorRemovals(nowhere, nowhere, nowhere)
     least, most = _left_by_others(decided, *each.decide(decided.spans, nothing_before).bounds())

@@ -138,9 +138,9 @@ def _loaded(table: pa.Table) -> pa.Table:
     Raises:
         ValueError: it names an unknown rule.
     """
-    if "rule" not in table.column_names:
+    if "rule" not in table.schema.names:
         return table
-    at, rules = table.column_names.index("rule"), rule_column(rule_numbers(table["rule"]))
+    at, rules = table.schema.names.index("rule"), rule_column(rule_numbers(table["rule"]))
     return table.set_column(at, pa.field("rule", RULE, nullable=False), rules)
 
 

@@ -253,7 +253,7 @@ def settled_counts(answer: Answer, stopped_at: int | None) -> pa.Table:
 
     counts = answer.counts
     rules = settled(counts["rule"].to_numpy(), reached=_reached(answer, stopped_at))
-    at = counts.column_names.index("rule")
+    at = counts.schema.names.index("rule")
     relabelled = counts.set_column(at, REMOVED_RANGES.field("rule"), pa.array(rules, RULE_NUMBER))
     wanted = ["file", "rule", "messages", "bytes"]
     return relabelled.select(wanted).filter(pa.array(rules != STAYS))
@@ -304,7 +304,7 @@ def store_ranges(ranges: pa.Table, location: str) -> StoredRanges:
     sums = [("messages", "sum"), ("bytes", "sum"), ("last_seq", "max")]
     counts = ranges.group_by(["file", "rule"]).aggregate(sums)
     names = {"messages_sum": "messages", "bytes_sum": "bytes", "last_seq_max": "last_seq"}
-    counts = counts.rename_columns([names.get(name, name) for name in counts.column_names])
+    counts = counts.rename_columns([names.get(name, name) for name in counts.schema.names])
     return StoredRanges(location, counts)
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.inventory import NO_RANGES
+from retention.core.row_numbers import rows_at
 from retention.core.seq_ranges import difference_of_ranges, highest_by_partition, ranges_in
 from retention.core.spans import Array, spans_of
 from retention.plan.actions import DROP
@@ -121,11 +122,15 @@ def _shares_of_dropped(plan: Plan) -> _Shares:
     may have removed any message.
     """
     numbers = np.flatnonzero(pc.equal(plan.actions.files["action"], DROP).to_numpy())
-    dropped = plan.actions.files.take(pa.array(numbers))
+    dropped = rows_at(plan.actions.files, numbers)
     counts = rule_counts(plan.actions.rules, plan.actions.files.num_rows)[numbers]
+    messages, size = (dropped[name] for name in ("removed_messages", "removed_bytes"))
+    by_rule = counts > 0
+    if np.count_nonzero(by_rule.any(axis=0)) == 1 and by_rule.any(axis=1).all():
+        # One rule removes all of them, in whatever span.
+        return _Shares(numbers, counts, by_rule, messages.to_numpy(), size)
     spans = spans_of(dropped)
     may = _in_span(counts, spans.first_file)[spans.span_of_file]
-    messages, size = (dropped[name] for name in ("removed_messages", "removed_bytes"))
     doubtful = may.sum(axis=1) > 1
     if not doubtful.any():
         return _Shares(numbers, counts, may, messages.to_numpy(), size)
@@ -170,7 +175,7 @@ def _decided_by_rows(plan: Plan, numbers: Array) -> RemovedRanges:
 
 def _whole_files(files: pa.Table, shares: _Shares) -> Iterator[pa.Table]:
     """One range for each completely removed file, in pieces if there are many exceptions; `RUN_RANGES`."""
-    going = files.take(pa.array(shares.numbers))
+    going = rows_at(files, shares.numbers)
     start, excepted, held = 0, [], 0
     for at, ranges in _excepted(going, shares):
         excepted.append((at - start, ranges))
@@ -229,7 +234,7 @@ def _parts(files: pa.Table, parts: pa.Table) -> pa.Table:
     every, rules = np.arange(parts.num_rows), parts["rule"].to_numpy()
     nothing = _lists(every[:0], pa.array([], pa.int64()), parts.num_rows)
     columns = {
-        **{name: of[name] for name in of.column_names},
+        **{name: of[name] for name in of.schema.names},
         **{name: parts[name] for name in ("first_seq", "last_seq", "messages", "bytes")},
         "rules": _lists(every, _names(rules), len(every)),
         "counts": _lists(every, parts["messages"].combine_chunks(), len(every)),

@@ -33,7 +33,7 @@ class SmallRows:
         """Narrow rows, whose integers take fewer bytes."""
         small: dict[str, pa.ChunkedArray] = {}
         least: dict[str, int | None] = {}
-        for name in rows.column_names:
+        for name in rows.schema.names:
             values, least[name] = _small(rows[name])
             if values is not None:
                 small[name] = values
@@ -75,7 +75,7 @@ def rows_of_parts(contents: Sequence[bytes], schema: pa.Schema) -> tuple[pa.Tabl
     counts = [count for count, _, _ in about]
     columns = [
         _restored(
-            [table[field.name] if field.name in table.column_names else None for table in tables],
+            [table[field.name] if field.name in table.schema.names else None for table in tables],
             [least[field.name] for _, least, _ in about],
             counts,
             field.type,

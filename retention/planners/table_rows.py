@@ -158,7 +158,7 @@ def read_narrow(task: NarrowFile) -> tuple[pa.Table, ReadCount]:
     Raises:
         DamagedError: the file is missing or cannot be read.
     """
-    wanted = [column for column in task.columns if column.name not in task.constants.column_names]
+    wanted = [column for column in task.columns if column.name not in task.constants.schema.names]
     stored, read = _read(task, wanted)
     count = stored.num_rows
     positions = np.arange(count)
@@ -170,7 +170,7 @@ def read_narrow(task: NarrowFile) -> tuple[pa.Table, ReadCount]:
         "row": pa.array(positions),
     }
     for column in task.columns:
-        if column.name in task.constants.column_names:
+        if column.name in task.constants.schema.names:
             value = task.constants[column.name].combine_chunks()
             values = _narrow(value, column).take(pa.array(np.zeros(len(positions), np.int64)))
         else:
@@ -281,7 +281,7 @@ def _expired(rules: RowRules, task: NarrowFile) -> _Part:
 
 def _bucket_of_rows(rows: pa.Table, buckets: int) -> Array:
     """The bucket of each row by its key, the same in every process; rows without a key are spread."""
-    columns = [rows[name] for name in rows.column_names if name.startswith("key_")]
+    columns = [rows[name] for name in rows.schema.names if name.startswith("key_")]
     if all(pa.types.is_integer(values.type) for values in columns):
         return _bucket_of_integers(columns, rows["row"], buckets)
     texts = [key_text(values) for values in columns]

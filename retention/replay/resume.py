@@ -307,7 +307,7 @@ def _later(fates: pa.Table, clock_ns: int) -> np.ndarray:
 def _ahead(rows: pa.Table, fates: pa.Table, expired: np.ndarray, digests: Digests) -> pa.Table:
     mask = pa.array(expired)
     some = rows.filter(mask)
-    columns = {name: some[name] for name in AHEAD.names if name in some.column_names}
+    columns = {name: some[name] for name in AHEAD.names if name in some.schema.names}
     columns |= {
         "server_seq": fates["server_seq"].filter(mask),
         "subject": _digests_of(some["subject"], digests),

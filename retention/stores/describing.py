@@ -68,7 +68,7 @@ def describe_missing(
 
 def describe_tasks(layout: Layout, logged: pa.Table, clock_ns: int) -> list[DescribeTask]:
     """Divide files (`LOGGED_FILES`, with any statistics in the log) among tasks."""
-    names = [*LOGGED_FILES.names, *(n for n in EXPECTED_COLUMNS if n in logged.column_names)]
+    names = [*LOGGED_FILES.names, *(n for n in EXPECTED_COLUMNS if n in logged.schema.names)]
     return [
         DescribeTask(layout, encode_stream(some), _weight(some), clock_ns)
         for some in in_parts(logged.select(names))

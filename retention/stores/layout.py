@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.config.shared_directories import links_of, shared
+from retention.config.shared_directories import shared
 from retention.core import documents, file_records
 from retention.core.inventory import DataFile
 from retention.core.spoken_commands import given_up
@@ -153,16 +153,19 @@ def is_ours(path: str) -> bool:
     return _OURS.fullmatch(data_path(path)) is not None
 
 
-def refuse_links_out(root: str, stream: str) -> None:
+def refuse_links_out(root: str, stream: str, links: Sequence[Path]) -> None:
     """Refuse a stream with a symbolic link that leads out of `streams/`.
+
+    Args:
+        root: the stream's directory.
+        stream: its name.
+        links: the symbolic links of the directory, as by `links_of`.
 
     Raises:
         RefusedError: names the link and its target.
     """
-    if files.is_remote(root):
-        return
     with as_storage_errors(root):
-        for place in links_of(root):
+        for place in links:
             if not place.resolve().is_relative_to(Path(root).parent.resolve()):
                 raise RefusedError(
                     f"{place}: this link of stream {stream} leads out of the warehouse, to {place.resolve()}; "

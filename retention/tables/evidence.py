@@ -294,7 +294,7 @@ def _of_files(
     }
     constants = [reader.constants(each.add) for each in removals]
     for column in reader.columns:
-        parts = [each[column.name] for each in constants if column.name in each.column_names]
+        parts = [each[column.name] for each in constants if column.name in each.schema.names]
         values[shown(column)] = (
             pa.concat_arrays([part.combine_chunks() for part in parts])
             if parts

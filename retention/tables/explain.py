@@ -202,7 +202,7 @@ class _Rows:
         if file not in self.paths:
             return self._none()
         place = self.matching({"row": pa.scalar(row, pa.int64())}, self.paths.index(file))
-        names = [name for name in place.column_names if name.startswith("key_")]
+        names = [name for name in place.schema.names if name.startswith("key_")]
         values = {name: place[name][0] for name in names if place.num_rows}
         is_limited = bool(group_limits(self.rules.policy, "max_rows_per_key"))
         if not is_limited or not values or not all(each.is_valid for each in values.values()):
@@ -213,13 +213,13 @@ class _Rows:
         """The rows, by time, file and position."""
         if not narrow.num_rows:
             return ()
-        by = ["time"] if "time" in narrow.column_names else []
+        by = ["time"] if "time" in narrow.schema.names else []
         order = [(name, "ascending") for name in (*by, "file", "row")]
         decided, _ = self.rules.expire(narrow.take(pc.sort_indices(narrow, sort_keys=order)))
         spare = self.rules.spare_newer(decided).tolist()
         limits = self._limits(decided)
         values = self._values(decided).to_pylist()
-        keys = [name for name in decided.column_names if name.startswith("key_")]
+        keys = [name for name in decided.schema.names if name.startswith("key_")]
         held = self._held(decided)
         return tuple(
             LiveRow(

@@ -193,7 +193,7 @@ def _files(
     opened: OpenedStream, table: Inspection, removed: dict[int, np.ndarray]
 ) -> Iterator[tuple[str, FileToVerify]]:
     """Every live file with everything that is known about it, by key."""
-    names = [name for name in EXPECTED_COLUMNS if name in table.logged.column_names]
+    names = [name for name in EXPECTED_COLUMNS if name in table.logged.schema.names]
     logged = {row["path"]: row for row in table.logged.select(["path", *names]).to_pylist()}
     cached = {row["path"]: row for row in table.described.to_pylist()}
     identified = zip(

@@ -77,7 +77,7 @@ def rows_as_json(tables: Iterable[pa.Table]) -> Iterator[dict[str, Any]]:
 
 def _csv_lines(tables: Iterator[pa.Table]) -> Iterator[str]:
     first = next(tables)
-    yield csv_line(map(guarded, first.column_names))
+    yield csv_line(map(guarded, first.schema.names))
     decimals = {each.name for each in first.schema if pa.types.is_decimal(each.type)}
     for row in rows_as_json(chain([first], tables)):
         yield csv_line(value if name in decimals else _cell(value) for name, value in row.items())

@@ -113,9 +113,9 @@ def test_where_case_does_not_count_two_names_are_one(tmp_path: Path) -> None:
     refused(command, ("validate",))
     refused(command, ("doctor",))
     command.json("publish", "ORDERS", stdin="\n".join(lines(3)))
-    shared_directories.refuse_shared(str(command.folder), "ORDERS")
+    shared_directories.refuse_shared(str(command.folder), "ORDERS", [])
     with pytest.raises(RefusedError, match=r"stream Orders would share .* with stream ORDERS"):
-        shared_directories.refuse_shared(str(command.folder), "Orders")
+        shared_directories.refuse_shared(str(command.folder), "Orders", [])
     assert commands(tmp_path / "one", ORDERS).run("validate").exit_code == 0
 
 

@@ -124,7 +124,7 @@ def _rows(opened: OpenedStream, outcome: RunRecord, end: _Reclaimed) -> Iterator
 def _evidence(run: str, table: pa.Table, end: _Reclaimed) -> pa.Table:
     """Ranges of a run in the shape `EVIDENCE`."""
     columns = {
-        **{name: table[name] for name in table.column_names},
+        **{name: table[name] for name in table.schema.names},
         "run": pa.repeat(run, table.num_rows),
         "reclaimed_ns": pa.repeat(end.at_ns, table.num_rows),
         "reclaim_run": pa.repeat(pa.scalar(end.by, pa.string()), table.num_rows),

@@ -113,7 +113,7 @@ def listed_files(spark: SparkSession, location: str) -> list[tuple[str, int, int
         .load(_escaped(location))
     )
     rows = files.selectExpr("path", "length", "unix_millis(modificationTime) AS at").toArrow()
-    return list(zip(*(rows[name].to_pylist() for name in rows.column_names), strict=True))
+    return list(zip(*(rows[name].to_pylist() for name in rows.schema.names), strict=True))
 
 
 def copied_log(spark: SparkSession, location: str, after: int | None) -> list[tuple[str, bytes]]:
@@ -135,7 +135,7 @@ def copied_log(spark: SparkSession, location: str, after: int | None) -> list[tu
     newest = max((name[:_DIGITS] for name in names if ".checkpoint." in name), default="0")
     first = newest if after is None else min(newest, f"{after:0{_DIGITS}d}")
     rows = named.where(F.col("name") >= first).toArrow()
-    return list(zip(*(rows[name].to_pylist() for name in rows.column_names), strict=True))
+    return list(zip(*(rows[name].to_pylist() for name in rows.schema.names), strict=True))
 
 
 @contextmanager

@@ -90,14 +90,14 @@ class MaxAge(AgeRule):
         A span with young and old messages needs its rows. So does a span that loses some messages
         to other rules: if it loses all its young messages, it does not end the scan.
         """
-        has_young = (spans.max_ts_ns > self.cutoff_ns) & ~before.gone
-        has_old = (spans.min_ts_ns <= self.cutoff_ns) & ~before.gone
+        young, old = spans.max_ts_ns > self.cutoff_ns, spans.min_ts_ns <= self.cutoff_ns
+        has_young, has_old = young & ~before.gone, old & ~before.gone
         numbers = np.arange(len(spans))
         reach = min(_first(has_young & ~before.some) + 1, len(spans))
         reached = (numbers < reach) & ~before.gone
         whole = reached & ~has_young & (spans.never == 0)
         stepped_over = ~has_young & (spans.never == spans.messages)
-        doubtful = before.some & ~whole & (spans.max_ts_ns > self.cutoff_ns)
+        doubtful = before.some & ~whole & young
         surely_reached = numbers < _first(doubtful)
         return MaxAgeDecision(
             rule=self,
@@ -107,7 +107,7 @@ class MaxAge(AgeRule):
             rows=reached & ~whole & ((has_old & ~stepped_over) | before.some),
             counted=np.zeros_like(spans.messages),
             unclear=np.zeros_like(whole),
-            scan=Scan(reach, spans.max_ts_ns > self.cutoff_ns, spans.min_ts_ns > self.cutoff_ns),
+            scan=Scan(reach, young, ~old),
         )
 
     def everywhere(self) -> RowRule:
@@ -139,8 +139,7 @@ class MaxAge(AgeRule):
 
 def _first(mask: Array) -> int:
     """The index of the first true entry; the number of entries if none is."""
-    numbers = np.flatnonzero(mask)
-    return int(numbers[0]) if len(numbers) else len(mask)
+    return int(mask.argmax()) if mask.any() else len(mask)
 
 
 @dataclass(frozen=True, kw_only=True)

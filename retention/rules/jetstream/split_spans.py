@@ -46,6 +46,9 @@ def split_by_file(
         policy: the policy of `decided`.
         as_of_ns: the instant of `decided`.
     """
+    if len(decided.spans) == files.num_rows:
+        # Every span is a single file.
+        return decided
     apart = _divisible(decided)
     if not apart.any():
         return decided

@@ -206,7 +206,7 @@ def _ranked(files: pa.Table) -> Array:
 
 def _bounds(files: pa.Table, column: str) -> tuple[Array, Array]:
     """The bounds of a column, without limit where they are unknown."""
-    if f"{column}_min" not in files.column_names:
+    if f"{column}_min" not in files.schema.names:
         return np.full(files.num_rows, _LEAST), np.full(files.num_rows, _MOST)
     low, high = files[f"{column}_min"], files[f"{column}_max"]
     return pc.fill_null(low, _LEAST).to_numpy(), pc.fill_null(high, _MOST).to_numpy()
@@ -214,6 +214,6 @@ def _bounds(files: pa.Table, column: str) -> tuple[Array, Array]:
 
 def _nulls(files: pa.Table, column: str) -> Array:
     """The null values of a column, -1 if their number is unknown."""
-    if f"{column}_nulls" not in files.column_names:
+    if f"{column}_nulls" not in files.schema.names:
         return np.full(files.num_rows, 0 if column == "time" else -1)
     return pc.fill_null(files[f"{column}_nulls"], -1).to_numpy()

@@ -121,7 +121,7 @@ class RowRules:
             newer_rows: as in `FileVerdicts`.
         """
         rows = self._cut_rows(rows, newer_rows)
-        return self._cut_bytes(rows) if "size" in rows.column_names else (rows, RowNotes())
+        return self._cut_bytes(rows) if "size" in rows.schema.names else (rows, RowNotes())
 
     def _cut_rows(self, rows: pa.Table, newer_rows: dict[int, int]) -> pa.Table:
         for group, most in group_limits(self.policy, "max_rows").items():
@@ -170,7 +170,7 @@ class RowRules:
         timed = stays & (counted | np.array(by_age)[rows["policy"].to_numpy()])
         keyed, _ = self._limited(rows, "max_rows_per_key")
         ahead = np.zeros(rows.num_rows, dtype=bool)
-        if self.times.time is not None and "time" in rows.column_names:
+        if self.times.time is not None and "time" in rows.schema.names:
             ticks, is_null = _ticks(rows["time"])
             ahead = stays & ~is_null & ~self.times.time.begun(self.as_of_ns).takes(ticks)
         return RowNotes(
@@ -203,7 +203,7 @@ def _taken(rows: pa.Table, numbers: Array) -> pa.Table:
 
 
 def _names(rows: pa.Table, prefix: str) -> list[str]:
-    return [name for name in rows.column_names if name.startswith(prefix)]
+    return [name for name in rows.schema.names if name.startswith(prefix)]
 
 
 def _has_all(rows: pa.Table, prefix: str) -> Array:

@@ -113,7 +113,7 @@ def refuse_nulls(layout: Layout, files: pa.Table) -> None:
             f"stream {layout.stream}: {row['path']} lies in partition {row['partition']}, and {_those_of(layout)}; "
             f"{_remedy(layout.stream, row['path'])}"
         )
-    for name in files.column_names:
+    for name in files.schema.names:
         if name.startswith("nulls_") and (pc.max(files[name]).as_py() or 0) > 0:
             [bad] = files.filter(pc.greater(files[name], 0)).slice(0, 1).to_pylist()
             raise ForeignRowsError(

@@ -34,7 +34,7 @@ def refuse_impossible(layout: Layout, files: pa.Table) -> None:
     for name, wrong in _checks(layout, files):
         path, value = (files[column].filter(wrong)[0].as_py() for column in ("path", name))
         _refuse(layout, path, name, value)
-    if "bytes" in files.column_names and files.num_rows:
+    if "bytes" in files.schema.names and files.num_rows:
         # As floats: the sum must not leave 64 bits before it is compared with its bound.
         sizes = files["bytes"].to_numpy().astype(np.float64)
         if sizes.sum() > MAX_TABLE_BYTES:
@@ -112,13 +112,13 @@ def _checks(layout: Layout, files: pa.Table) -> Iterator[tuple[str, pa.ChunkedAr
         "max_size": (0, MAX_SIZE),
     }
     for name, (low, high) in bounds.items():
-        if name in files.column_names:
+        if name in files.schema.names:
             column = files[name]
             ends = _ends(column)
             if ends and not low <= ends[0] <= ends[1] <= high:
                 wrong = pc.or_(pc.less(column, low), pc.greater(column, high))
                 yield name, pc.fill_null(wrong, fill_value=False)
-    if "bytes" in files.column_names:
+    if "bytes" in files.schema.names:
         # As floats, in which null is NaN; also finds totals of sizes that left 64 bits.
         size, messages = (files[name].to_numpy().astype(float) for name in ("bytes", "messages"))
         impossible = (size < 0) | (size > messages * MAX_SIZE)

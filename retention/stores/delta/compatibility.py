@@ -105,7 +105,8 @@ def _check_columns(stream: str, table: DeltaSnapshot) -> None:
                 f"stream {stream}: the column {wanted.name} of the Delta table {state}; nothing was changed; "
                 "give the table the columns of a message table"
             )
-    extra = [name for name in given if name not in MESSAGES.names]
+    ours = frozenset(MESSAGES.names)
+    extra = [name for name in given if name not in ours]
     if extra:
         raise RefusedError(
             f"stream {stream}: the Delta table has columns that no message has ({', '.join(extra)}); a rewrite would "

@@ -301,7 +301,7 @@ def _under_vectors(
         return live
     data = pa.array([unquote(add["path"]) for add in named.values()], pa.string())
     others = live.filter(pc.invert(pc.is_in(live["path"], value_set=data)))
-    rows = logged_rows(named.values()).select(live.column_names).cast(live.schema)
+    rows = logged_rows(named.values()).select(live.schema.names).cast(live.schema)
     return pa.concat_tables([others, rows])
 
 

@@ -37,7 +37,10 @@ class NextDue:
 
 def recall(root: str, token: VersionToken, policy: Policy) -> NextDue | None:
     """The stored next due instant for exactly this state, policy and edition of rules; None if there is none."""
-    return _sidecar(root).load(_state(token, policy))
+    record = _sidecar(root).latest()
+    if record is None or record.label.state != _state(token, policy):
+        return None
+    return record.value
 
 
 def remember(root: str, token: VersionToken, policy: Policy, due: NextDue) -> None:

@@ -208,7 +208,7 @@ def _split_known(live: pa.Table, known: pa.Table) -> tuple[pa.Table, pa.Table]:
     differing = [
         name
         for name in (*_KEY, *EXPECTED_COLUMNS)
-        if name in live.column_names and not live[name].equals(paired[name])
+        if name in live.schema.names and not live[name].equals(paired[name])
     ]
     for name in differing:
         same = pc.equal(paired[name], live[name])

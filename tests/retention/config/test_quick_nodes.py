@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from retention.config import document as documents
 from retention.config import quick_nodes
 from retention.config.document import read_document
 from retention.errors import ConfigError
@@ -29,6 +30,7 @@ PIECES = (
 
 def read(text: str, least: int, monkeypatch: pytest.MonkeyPatch) -> tuple[object, ...] | str:
     monkeypatch.setattr(quick_nodes, "LONG", least)
+    documents._root.cache_clear()
     try:
         document = read_document("retention.yaml", text.encode())
     except ConfigError as error:
@@ -81,3 +83,13 @@ def test_both_parsers_agree_on_random_texts(seed: int, monkeypatch: pytest.Monke
     for _ in range(40):
         text = "".join(chosen.choices(PIECES, k=chosen.randint(1, 22)))
         assert read(text, 0, monkeypatch) == read(text, len(text) + 1, monkeypatch), text
+
+
+def test_a_text_that_is_read_again_has_values_of_its_own() -> None:
+    first, again = (read_document("retention.yaml", BLOCK.encode()) for _ in range(2))
+    assert first.values == again.values
+    first.values["streams"][0]["name"] = "another"
+    first.lines.clear()
+    assert again.values["streams"][0]["name"] == NAMES[0]
+    assert again.line(("streams", 0, "name"))
+    assert read_document("retention.yaml", b"warehouse: x").values == {"warehouse": "x"}

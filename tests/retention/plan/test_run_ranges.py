@@ -11,7 +11,7 @@ from retention.core.policy import Policy
 from retention.plan.run_ranges import ranges_of_files, ranges_of_plan
 from retention.schemas.runs import RUN_RANGES
 from tests.support.laws import law
-from tests.support.worlds import World, instants, plan_of, policies, update, worlds
+from tests.support.worlds import Message, World, instants, plan_of, policies, update, worlds
 
 
 def taken(world: World, ranges: pa.Table) -> dict[int, set[str]]:
@@ -48,6 +48,21 @@ def test_ranges_are_exactly_the_messages_that_a_plan_takes(
     assert +counted == Counter(expected.values())
     sizes = {message.seq: message.size for message in world.messages}
     assert sum(ranges["bytes"].to_pylist()) == sum(sizes[seq] for seq in expected)
+
+
+SIX = [Message(seq, "a", seq, size=1, never=False) for seq in range(1, 7)]
+INTERLEAVED = World(((1, tuple(SIX[::2])), (1, tuple(SIX[1::2]))), 11)
+
+
+def test_a_rule_removes_interleaved_files_whole_and_two_rules_are_told_apart() -> None:
+    by_one, by_two = (
+        pa.concat_tables(ranges_of_plan(plan_of(INTERLEAVED, policy, 30)))
+        for policy in (Policy(max_age_ns=1), Policy(max_msgs=3, max_age_ns=1))
+    )
+    assert by_one["counts"].to_pylist() == [[3], [3]]
+    assert taken(INTERLEAVED, by_one) == {seq: {"max_age"} for seq in range(1, 7)}
+    rules = {seq: {"max_msgs" if seq < 4 else "max_age"} for seq in range(1, 7)}
+    assert taken(INTERLEAVED, by_two) == rules
 
 
 def files(*rows: tuple[str, int, int, int]) -> pa.Table:
