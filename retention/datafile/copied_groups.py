@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from retention.core.inventory import DataFile
 from retention.core.message_rows import time_of
 from retention.datafile.copied_payloads import PAYLOAD, PagedGroup
-from retention.datafile.cut_payloads import CutGroup, load_cut
+from retention.datafile.cut_payloads import CutGroup, load_cut, may_be_cut
 from retention.datafile.footers import seq_bounds
 from retention.datafile.parquet import ROW_GROUP_ROWS, open_bytes, parquet_writer, unreadable_error
 from retention.schemas.messages import FILE_COLUMNS
@@ -49,7 +49,7 @@ class CopiedGroups:
     numbers: frozenset[int]
     """The large enough ones that lose nothing, by the footer."""
     losing: frozenset[int]
-    """The large enough ones that may lose rows."""
+    """The large enough ones that may lose rows, and whose payloads may be cut, by the footer."""
 
     def load(self, number: int) -> StoredGroup | None:
         """A row group with all its bytes; None: decode it, because it may not be copied, or a check of it failed.
@@ -104,7 +104,8 @@ def copied_groups(file: DataFile, opened: pq.ParquetFile, gone: np.ndarray) -> C
     if not large or not is_of_this_engine(opened):
         return CopiedGroups(file, opened, frozenset(), frozenset())
     fitting = {number for number in large if _is_outside(gone, seq_bounds(opened, number))}
-    return CopiedGroups(file, opened, frozenset(fitting), frozenset(large) - fitting)
+    losing = {number for number in large if may_be_cut(metadata.row_group(number))} - fitting
+    return CopiedGroups(file, opened, frozenset(fitting), frozenset(losing))
 
 
 @dataclass(frozen=True)
