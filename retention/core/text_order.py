@@ -12,8 +12,6 @@ _TEXT_BYTES = 7
 """The bytes of a text in its key; the last byte of a key is their number."""
 _LONGER = _TEXT_BYTES + 1
 """The number in keys of texts that have more bytes."""
-
-
 _MOST_TIED = 0.25
 """The share of texts with longer equal parts from which on comparing all bytes is faster."""
 
@@ -69,7 +67,5 @@ def _keys(texts: pa.StringArray) -> Array:
 def _common_bytes(texts: pa.StringArray) -> int:
     """The number of bytes with which all texts begin: those that the first and the last text in order share."""
     first, last = (each or b"" for each in pc.min_max(texts.cast(pa.binary())).as_py().values())
-    differing = (
-        at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other
-    )
-    return next(differing, min(len(first), len(last)))
+    pairs = enumerate(zip(first, last, strict=False))
+    return next((at for at, (low, high) in pairs if low != high), min(len(first), len(last)))

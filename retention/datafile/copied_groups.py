@@ -188,7 +188,7 @@ def _as_unreadable(file: DataFile) -> Iterator[None]:
 def _encoded(rows: pa.Table) -> Iterator[StoredGroup]:
     """The row groups of a file with these rows."""
     content = pa.BufferOutputStream()
-    with parquet_writer(content) as writer:
+    with parquet_writer(content, rows) as writer:
         writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
     with pa.BufferReader(content.getvalue()) as source:
         footer = read_footer(source)
@@ -200,7 +200,7 @@ def _encoded(rows: pa.Table) -> Iterator[StoredGroup]:
 def _template() -> Footer:
     """The footer of a data file without rows."""
     content = pa.BufferOutputStream()
-    parquet_writer(content).close()
+    parquet_writer(content, FILE_COLUMNS.empty_table()).close()
     with pa.BufferReader(content.getvalue()) as source:
         return read_footer(source)
 
