@@ -97,6 +97,8 @@ class ShuffledExcess:
     messages: Array
     places: Mapping[int, str]
     """Span → its file; spans without removals are omitted."""
+    subjects: None = None
+    """Unknown: tasks count messages only."""
 
     def of_span(self, span: int) -> StoredShare:
         """The location of one span's share of the excess."""

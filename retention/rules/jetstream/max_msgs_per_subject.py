@@ -207,6 +207,8 @@ class Excess:
     messages: Array
     """Surplus messages of each span, int64."""
     held: tuple[SpanSubjects, ...]
+    subjects: int
+    """The number of all subjects."""
 
     def of_span(self, span: int) -> KeepCounts | KeepLast:
         """The limit's rule for the rows of one span."""
@@ -230,18 +232,21 @@ def surplus(limit: int, counts: pa.Table, span_of_file: Array, spans: int) -> Ex
         span_of_file: the span of each file.
         spans: the number of spans.
     """
-    held = tuple(_by_span(counts, span_of_file, spans))
+    held, known = tuple(_by_span(counts, span_of_file, spans)), 0
     for cut in _ranges([span.subjects for span in held]):
         codes, subjects = _numbered(
             [span.subjects[part] for span, part in zip(held, cut, strict=True)]
         )
+        known += subjects
         newer = np.zeros(subjects, dtype=np.int64)
         for span, part, numbers in reversed(list(zip(held, cut, codes, strict=True))):
             messages = span.messages[part]
-            span.beyond[part] = np.clip(newer[numbers] + messages - limit, 0, messages)
-            newer[numbers] += messages
+            counted = newer[numbers] + messages
+            newer[numbers] = counted
+            # NumPy's `clip` takes longer for few rows.
+            span.beyond[part] = np.minimum(np.maximum(counted - limit, 0), messages)
     totals = np.array([int(span.beyond.sum()) for span in held], dtype=np.int64)
-    return Excess(totals, held)
+    return Excess(totals, held, known)
 
 
 def _all_but(last: Array, seqs: Array) -> Array:
@@ -309,12 +314,11 @@ def _ranges(runs: list[pa.Array]) -> Iterator[list[slice]]:
 
 def _numbered(runs: list[pa.Array]) -> tuple[list[Array], int]:
     """Number the subjects of several runs consistently; returns the numbers, and the number of subjects."""
-    encoded = pa.chunked_array(runs, pa.string()).dictionary_encode().chunks
-    if not encoded:
-        return [np.zeros(0, dtype=np.int32) for _ in runs], 0
-    codes = np.concatenate([chunk.indices.to_numpy() for chunk in encoded])
-    ends = np.cumsum([len(run) for run in runs])
-    return np.split(codes, ends[:-1]), len(encoded[0].dictionary)
+    filled = [run for run in runs if len(run)]
+    encoded = pa.chunked_array(filled, pa.string()).dictionary_encode().chunks
+    codes = (chunk.indices.to_numpy() for chunk in encoded)
+    numbered = [next(codes) if len(run) else np.zeros(0, dtype=np.int32) for run in runs]
+    return numbered, len(encoded[0].dictionary) if encoded else 0
 
 
 def _rank(codes: Array) -> Array:
