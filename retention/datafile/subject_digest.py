@@ -43,7 +43,7 @@ def count_subjects(rows: pa.Table) -> pa.Table:
     Returns:
         Shape `SUBJECT_COUNTS`, sorted by subject.
     """
-    if pa.types.is_string(rows["subject"].type):
+    if pa.types.is_string(rows["subject"].type) and not rows["subject"].null_count:
         counted = _counted_in_order(rows)
         if counted is not None:
             return counted

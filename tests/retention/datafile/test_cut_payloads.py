@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -160,6 +161,15 @@ def test_short_payloads_are_decoded(
     for nbytes, is_cut in ((payload_bytes // share, True), (payload_bytes // share + 1, False)):
         monkeypatch.setattr(cut_payloads, bound, nbytes)
         assert (load_cut(file, open_messages(file), 0, one_gone, 0) is not None) == is_cut
+
+
+def test_nothing_is_read_of_payloads_that_are_short_by_the_footer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cut_payloads, "VALUE_BYTES", 1 << 20)
+    monkeypatch.setattr(cut_payloads, "stored_rows", Mock(side_effect=AssertionError))
+    rows = rewritten(source(tmp_path / "source"), tmp_path / "target", SCATTERED)
+    assert rows.equals(remaining(SCATTERED))
 
 
 def test_few_remaining_rows_are_merged_with_their_neighbours(
