@@ -165,7 +165,7 @@ def _rewrite(file: Path, target: Path, stays: pa.Array) -> None:
     kept = rows.filter(pc.is_in(rows["seq"], value_set=stays))
 
     def encode(sink: _Digesting) -> None:
-        with parquet_writer(sink) as writer:
+        with parquet_writer(sink, kept) as writer:
             writer.write_table(kept)
 
     _write(target, encode)

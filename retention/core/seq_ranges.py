@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,22 +28,36 @@ def in_ranges(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
     """
     if not len(ranges):
         return np.zeros(len(seqs), dtype=bool)
-    if len(ranges) < len(seqs) and np.all(seqs[1:] >= seqs[:-1]):
+    if len(ranges) < len(seqs) and np.all(seqs[1:] > seqs[:-1]):
         return _in_ranges_by_ends(seqs, ranges)
     at = np.searchsorted(ranges[:, 0], seqs, side="right") - 1
     return (at >= 0) & (seqs <= ranges[np.maximum(at, 0), 1])
 
 
 def _in_ranges_by_ends(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
-    """`in_ranges` of ascending `seqs`, by a search for each end of a range instead of each sequence."""
-    begins = np.searchsorted(seqs, ranges[:, 0])
-    ends = np.searchsorted(seqs, ranges[:, 1], side="right")
+    """`in_ranges` of ascending, distinct `seqs`, by a search for each end of a range instead of each sequence."""
+    begins = places_of(seqs, ranges[:, 0])
+    ends = places_of(seqs, ranges[:, 1], "right")
     filled = begins < ends
     change = np.zeros(len(seqs) + 1, dtype=np.int8)
     change[begins[filled]] += 1
     change[ends[filled]] -= 1
     inside: np.ndarray = np.cumsum(change[:-1], dtype=np.int8).astype(bool)
     return inside
+
+
+def places_of(
+    seqs: np.ndarray, wanted: np.ndarray, side: Literal["left", "right"] = "left"
+) -> np.ndarray:
+    """The result of `np.searchsorted` in ascending, distinct `seqs`; if they have no gaps, nothing is searched.
+
+    >>> places_of(np.array([4, 5, 6]), np.array([3, 5, 9])).tolist()
+    [0, 1, 3]
+    """
+    if not len(seqs) or seqs[-1] - seqs[0] != len(seqs) - 1:
+        return np.searchsorted(seqs, wanted, side=side)
+    before = int(seqs[0]) - (side == "right")
+    return np.clip(wanted, before, before + len(seqs)) - before
 
 
 def highest_by_partition(partition: np.ndarray, seqs: np.ndarray) -> dict[int, int]:

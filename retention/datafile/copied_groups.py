@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from retention.core.inventory import DataFile
 from retention.core.message_rows import time_of
 from retention.datafile.copied_payloads import PAYLOAD, PagedGroup
-from retention.datafile.cut_payloads import CutGroup, load_cut
+from retention.datafile.cut_payloads import CutGroup, load_cut, may_be_cut
 from retention.datafile.footers import seq_bounds
 from retention.datafile.parquet import ROW_GROUP_ROWS, open_bytes, parquet_writer, unreadable_error
 from retention.schemas.messages import FILE_COLUMNS
@@ -49,7 +49,7 @@ class CopiedGroups:
     numbers: frozenset[int]
     """The large enough ones that lose nothing, by the footer."""
     losing: frozenset[int]
-    """The large enough ones that may lose rows."""
+    """The large enough ones that may lose rows, and whose payloads may be cut, by the footer."""
 
     def load(self, number: int) -> StoredGroup | None:
         """A row group with all its bytes; None: decode it, because it may not be copied, or a check of it failed.
@@ -104,7 +104,8 @@ def copied_groups(file: DataFile, opened: pq.ParquetFile, gone: np.ndarray) -> C
     if not large or not is_of_this_engine(opened):
         return CopiedGroups(file, opened, frozenset(), frozenset())
     fitting = {number for number in large if _is_outside(gone, seq_bounds(opened, number))}
-    return CopiedGroups(file, opened, frozenset(fitting), frozenset(large) - fitting)
+    losing = {number for number in large if may_be_cut(metadata.row_group(number))} - fitting
+    return CopiedGroups(file, opened, frozenset(fitting), frozenset(losing))
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,7 @@ def _as_unreadable(file: DataFile) -> Iterator[None]:
 def _encoded(rows: pa.Table) -> Iterator[StoredGroup]:
     """The row groups of a file with these rows."""
     content = pa.BufferOutputStream()
-    with parquet_writer(content) as writer:
+    with parquet_writer(content, rows) as writer:
         writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
     with pa.BufferReader(content.getvalue()) as source:
         footer = read_footer(source)
@@ -199,7 +200,7 @@ def _encoded(rows: pa.Table) -> Iterator[StoredGroup]:
 def _template() -> Footer:
     """The footer of a data file without rows."""
     content = pa.BufferOutputStream()
-    parquet_writer(content).close()
+    parquet_writer(content, FILE_COLUMNS.empty_table()).close()
     with pa.BufferReader(content.getvalue()) as source:
         return read_footer(source)
 

@@ -41,6 +41,13 @@ class CutGroup:
     """Pages that are made one at a time, and only once."""
 
 
+def may_be_cut(group: pq.RowGroupMetaData) -> bool:
+    """Whether payloads of a row group of this engine may be cut, by the footer: plain, and long enough on average."""
+    column = group.column(PAYLOAD)
+    is_long = column.total_uncompressed_size >= VALUE_BYTES * group.num_rows
+    return is_long and has_plain_payloads(group, column)
+
+
 def load_cut(
     file: DataFile, opened: pq.ParquetFile, number: int, gone: np.ndarray, least_bytes: int
 ) -> CutGroup | None:
@@ -51,7 +58,7 @@ def load_cut(
     Args:
         file: a file of this engine.
         opened: the file.
-        number: the number of the row group.
+        number: the number of a row group that `may_be_cut`.
         gone: the sequences.
         least_bytes: the decoded bytes that have to remain.
 
@@ -60,8 +67,6 @@ def load_cut(
     """
     group = opened.metadata.row_group(number)
     column = group.column(PAYLOAD)
-    if not has_plain_payloads(group, column):
-        return None
     rows = stored_rows(file, opened, number, OTHERS)
     keeps = ~in_ranges(rows["seq"].to_numpy(), gone)
     if not _is_worth_cutting(group, column, keeps, least_bytes):

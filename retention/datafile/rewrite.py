@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from retention.core.inventory import DataFile, ReadCount, SeqRanges
+from retention.core.plain_strings import without_views
 from retention.core.seq_ranges import in_ranges, ranges_in, union_of_ranges
 from retention.datafile.copied_groups import CopiedGroups, copied_groups, write_parts
 from retention.datafile.cut_payloads import CutGroup
@@ -143,9 +144,9 @@ def _batches(source: pq.ParquetFile, groups: list[int]) -> Iterator[pa.RecordBat
 
 
 def _without(batch: pa.RecordBatch, gone: np.ndarray) -> pa.Table:
-    rows = with_time(pa.Table.from_batches([batch]))
+    rows = without_views(pa.Table.from_batches([batch]))
     goes = in_ranges(batch.column("seq").to_numpy(), gone)
-    return rows.filter(pa.array(~goes)) if goes.any() else rows
+    return with_time(rows.filter(pa.array(~goes)) if goes.any() else rows)
 
 
 def _remaining_groups(source: pq.ParquetFile, removed: np.ndarray) -> list[int]:

@@ -165,12 +165,16 @@ def _state_of(opened: OpenedStream, as_of_ns: int) -> State:
         return _empty(opened)
     position = locate(opened)
     files = position.inventory.files
-    lag, ahead, overdue = _behind_and_ahead(opened, position.inventory, as_of_ns)
+    lag, ahead, overdue, subjects = _behind_and_ahead(opened, position.inventory, as_of_ns)
     bucket = _bucket(opened, files)
+    if bucket is not None:
+        subjects = bucket.keys
+    elif subjects is None:
+        subjects = count_subjects(opened, position.inventory)
     return State(
         stream=opened.name,
         **vars(contents_of(files, position.next_seq)),
-        num_subjects=bucket.keys if bucket else count_subjects(opened, position.inventory),
+        num_subjects=subjects,
         segments=files.group_by(["partition", "segment"]).aggregate([]).num_rows,
         lag=lag,
         format=opened.config.format,
@@ -245,14 +249,14 @@ def _bucket(opened: OpenedStream, files: pa.Table) -> BucketState | None:
 
 def _behind_and_ahead(
     opened: OpenedStream, inventory: Inventory, as_of_ns: int
-) -> tuple[Lag | None, Forecast, Overdue | None]:
-    """Compute the minimum that a pass would remove now, the forecast, and the overdue messages."""
+) -> tuple[Lag | None, Forecast, Overdue | None, int | None]:
+    """The minimum that a pass would remove now, the forecast, the overdue messages, and subjects if counted."""
     policy = opened.config.policy()
     if policy.mode == "replay":
         lag = UNKNOWN_LAG if inventory.files.num_rows else NO_LAG
-        return lag, NOTHING_FORETOLD, None
+        return lag, NOTHING_FORETOLD, None, None
     if policy.rests_on_consumers:
-        return consumers_lag(opened, inventory, as_of_ns), NOTHING_FORETOLD, None
+        return consumers_lag(opened, inventory, as_of_ns), NOTHING_FORETOLD, None, None
     with Engines("local") as engines:
         rows = UnopenedRows(opened, engines)
         decided = decide(all_remaining(inventory), policy, as_of_ns, rows)
@@ -261,4 +265,6 @@ def _behind_and_ahead(
     overdue = overdue_of(inventory.files, policy, as_of_ns, decided)
     lag = stream_lag(opened, inventory, decided, bounds)
     ahead = forecast(inventory, policy, as_of_ns, decided)
-    return lag, never_below(ahead, policy, lag.messages, lag.bytes), overdue
+    excess = decided.subjects.excess
+    subjects = None if excess is None else excess.subjects
+    return lag, never_below(ahead, policy, lag.messages, lag.bytes), overdue, subjects

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 AT_A_TIME = 1 << 18
 """Ranges processed at a time, without a split of a file's ranges."""
-_ORDER = [("file", "ascending"), ("first_seq", "ascending")]
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ class RemovedRanges:
 
     @cached_property
     def _in_order(self) -> pa.Table:
-        return self.in_memory.sort_by(_ORDER)
+        return _sorted(self.in_memory)
 
     @cached_property
     def _numbers(self) -> Array:
@@ -147,7 +146,7 @@ class RemovedRanges:
             first, end = np.searchsorted(numbers, [low, high + 1]).tolist()
             yield from _some(held.slice(start, first - start))
             together = [held.slice(first, end - first), *(part.read() for part in parts)]
-            yield from _some(pa.concat_tables(together).sort_by(_ORDER))
+            yield from _some(_sorted(pa.concat_tables(together)))
             start = end
         yield from _some(held.slice(start))
 
@@ -261,6 +260,12 @@ def settled_counts(answer: Answer, stopped_at: int | None) -> pa.Table:
 
 def _reached(answer: SpanRanges, stopped_at: int | None) -> bool:
     return stopped_at is None or answer.span <= stopped_at
+
+
+def _sorted(ranges: pa.Table) -> pa.Table:
+    from retention.core.row_order import in_order
+
+    return in_order(ranges, ("file", "first_seq"))
 
 
 def _settle(ranges: pa.Table, *, reached: bool) -> pa.Table:

@@ -231,13 +231,15 @@ def _excepted(going: pa.Table, shares: _Shares) -> Iterator[tuple[int, Array]]:
 def _parts(files: pa.Table, parts: pa.Table) -> pa.Table:
     """Ranges with a rule known from rows, listed separately; shape `RUN_RANGES`."""
     of = files.select(["path", "partition", "segment"]).take(parts["file"])
-    every, rules = np.arange(parts.num_rows), parts["rule"].to_numpy()
-    nothing = _lists(every[:0], pa.array([], pa.int64()), parts.num_rows)
+    one_each = pa.array(np.arange(parts.num_rows + 1, dtype=np.int32))
+    none_each = pa.array(np.zeros(parts.num_rows + 1, dtype=np.int32))
+    nothing = pa.ListArray.from_arrays(none_each, pa.array([], pa.int64()))
+    rules, messages = _names(parts["rule"].to_numpy()), parts["messages"].combine_chunks()
     columns = {
         **{name: of[name] for name in of.schema.names},
         **{name: parts[name] for name in ("first_seq", "last_seq", "messages", "bytes")},
-        "rules": _lists(every, _names(rules), len(every)),
-        "counts": _lists(every, parts["messages"].combine_chunks(), len(every)),
+        "rules": pa.ListArray.from_arrays(one_each, rules),
+        "counts": pa.ListArray.from_arrays(one_each, messages),
         "except_firsts": nothing,
         "except_lasts": nothing,
     }

@@ -59,6 +59,11 @@ class SubjectExcess(Protocol):
         """The number of these messages in each span, int64."""
         ...
 
+    @property
+    def subjects(self) -> int | None:
+        """The number of all subjects; None: unknown."""
+        ...
+
     def of_span(self, span: int) -> RowRule:
         """The row rule that removes these messages from one span."""
         ...

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.policy import Policy
+from retention.core.seq_ranges import places_of
 from retention.core.spans import Array, Spans
 from retention.errors import DamagedError
 from retention.rules import MAX_MSGS_PER_SUBJECT
@@ -207,6 +207,8 @@ class Excess:
     messages: Array
     """Surplus messages of each span, int64."""
     held: tuple[SpanSubjects, ...]
+    subjects: int
+    """The number of all subjects."""
 
     def of_span(self, span: int) -> KeepCounts | KeepLast:
         """The limit's rule for the rows of one span."""
@@ -230,22 +232,25 @@ def surplus(limit: int, counts: pa.Table, span_of_file: Array, spans: int) -> Ex
         span_of_file: the span of each file.
         spans: the number of spans.
     """
-    held = tuple(_by_span(counts, span_of_file, spans))
+    held, known = tuple(_by_span(counts, span_of_file, spans)), 0
     for cut in _ranges([span.subjects for span in held]):
         codes, subjects = _numbered(
             [span.subjects[part] for span, part in zip(held, cut, strict=True)]
         )
+        known += subjects
         newer = np.zeros(subjects, dtype=np.int64)
         for span, part, numbers in reversed(list(zip(held, cut, codes, strict=True))):
             messages = span.messages[part]
-            span.beyond[part] = np.clip(newer[numbers] + messages - limit, 0, messages)
-            newer[numbers] += messages
+            counted = newer[numbers] + messages
+            newer[numbers] = counted
+            # NumPy's `clip` takes longer for few rows.
+            span.beyond[part] = np.minimum(np.maximum(counted - limit, 0), messages)
     totals = np.array([int(span.beyond.sum()) for span in held], dtype=np.int64)
-    return Excess(totals, held)
+    return Excess(totals, held, known)
 
 
 def _all_but(last: Array, seqs: Array) -> Array:
-    at = np.minimum(np.searchsorted(seqs, last), len(seqs) - 1)
+    at = np.minimum(places_of(seqs, last), len(seqs) - 1)
     absent = seqs[at] != last
     if absent.any():
         raise DamagedError(
@@ -259,38 +264,39 @@ def _all_but(last: Array, seqs: Array) -> Array:
 
 def _by_span(counts: pa.Table, span_of_file: Array, spans: int) -> Iterator[SpanSubjects]:
     """The subjects of each span, with no message beyond the limit yet."""
-    at = span_of_file[counts["file"].to_numpy()]
-    starts = np.searchsorted(at, np.arange(spans + 1))
-    lengths = np.diff(starts)
+    of_file = pc.value_counts(counts["file"])
+    lengths = np.zeros(spans, dtype=np.int64)
+    np.add.at(
+        lengths,
+        span_of_file[of_file.field("values").to_numpy()],
+        of_file.field("counts").to_numpy(),
+    )
     several = np.bincount(span_of_file, minlength=spans) > 1
-    subjects = _cut(counts["subject"], lengths)
-    messages, last_seq = counts["messages"].to_numpy(), counts["last_seq"].to_numpy()
-    for span, run in enumerate(subjects):
-        part = slice(starts[span], starts[span + 1])
-        columns = [run, messages[part], last_seq[part]]
-        if several[span]:
-            columns = _merged(columns)
-        names, counted, last = columns
-        yield SpanSubjects(names, counted, last, np.zeros(len(counted), dtype=np.int64))
+    columns = (_cut(counts[name], lengths.tolist()) for name in ("subject", "messages", "last_seq"))
+    for span, part in enumerate(zip(*columns, strict=True)):
+        names, messages, last_seq = _merged(part) if several[span] else part
+        beyond = np.zeros(len(names), dtype=np.int64)
+        yield SpanSubjects(names, messages.to_numpy(), last_seq.to_numpy(), beyond)
 
 
-def _cut(column: pa.ChunkedArray, lengths: Array) -> list[pa.Array]:
+def _cut(column: pa.ChunkedArray, lengths: list[int]) -> list[pa.Array]:
     """A column in pieces of these lengths; chunks of exactly these lengths are not copied."""
     chunks = [chunk for chunk in column.chunks if len(chunk)]
-    if [len(chunk) for chunk in chunks] == lengths.tolist():
+    if [len(chunk) for chunk in chunks] == lengths:
         return chunks
-    whole = pa.concat_arrays([_NO_SUBJECTS, *chunks])
+    whole = pa.concat_arrays([pa.nulls(0, column.type), *chunks])
     ends = np.cumsum(lengths).tolist()
-    return [whole[end - length : end] for end, length in zip(ends, lengths.tolist(), strict=True)]
+    return [whole[end - length : end] for end, length in zip(ends, lengths, strict=True)]
 
 
-def _merged(columns: list[pa.Array | Array]) -> list[pa.Array | Array]:
+def _merged(columns: Sequence[pa.Array]) -> list[pa.Array]:
     """Merge the digests of several files of one span."""
     table = pa.table(dict(zip(("subject", "messages", "last_seq"), columns, strict=True)))
     folded = table.group_by("subject").aggregate([("messages", "sum"), ("last_seq", "max")])
     folded = folded.sort_by("subject").combine_chunks()
-    numbers = [folded[name].to_numpy() for name in ("messages_sum", "last_seq_max")]
-    return [pa.concat_arrays([_NO_SUBJECTS, *folded["subject"].chunks]), *numbers]
+    return [
+        pa.concat_arrays([pa.nulls(0, column.type), *column.chunks]) for column in folded.columns
+    ]
 
 
 def _ranges(runs: list[pa.Array]) -> Iterator[list[slice]]:
@@ -298,24 +304,21 @@ def _ranges(runs: list[pa.Array]) -> Iterator[list[slice]]:
     wanted = sum(len(run) for run in runs) // _RANGE_ROWS
     count = max(1, min(wanted, _MOST_CUTS // max(len(runs), 1)))
     longest = max(runs, key=len, default=_NO_SUBJECTS)
-    bounds = [longest[len(longest) * at // count].as_py() for at in range(1, count)]
-    starts = [[0, *(_place(run, bound) for bound in bounds), len(run)] for run in runs]
+    bounds = longest.take(
+        pa.array([len(longest) * at // count for at in range(1, count)], pa.int64())
+    )
+    starts = [[0, *pc.search_sorted(run, bounds).to_pylist(), len(run)] for run in runs]
     for at in range(count):
         yield [slice(places[at], places[at + 1]) for places in starts]
 
 
-def _place(run: pa.Array, bound: str) -> int:
-    return bisect_left(range(len(run)), bound, key=lambda at: run[at].as_py())
-
-
 def _numbered(runs: list[pa.Array]) -> tuple[list[Array], int]:
     """Number the subjects of several runs consistently; returns the numbers, and the number of subjects."""
-    encoded = pa.chunked_array(runs, pa.string()).dictionary_encode().chunks
-    if not encoded:
-        return [np.zeros(0, dtype=np.int32) for _ in runs], 0
-    codes = np.concatenate([chunk.indices.to_numpy() for chunk in encoded])
-    ends = np.cumsum([len(run) for run in runs])
-    return np.split(codes, ends[:-1]), len(encoded[0].dictionary)
+    filled = [run for run in runs if len(run)]
+    encoded = pa.chunked_array(filled, pa.string()).dictionary_encode().chunks
+    codes = (chunk.indices.to_numpy() for chunk in encoded)
+    numbered = [next(codes) if len(run) else np.zeros(0, dtype=np.int32) for run in runs]
+    return numbered, len(encoded[0].dictionary) if encoded else 0
 
 
 def _rank(codes: Array) -> Array:

@@ -28,6 +28,11 @@ class RegroupedExcess:
         """Surplus messages of each span, int64."""
         return self.excess.messages[self.number]
 
+    @property
+    def subjects(self) -> int | None:
+        """The number of all subjects; None: unknown."""
+        return self.excess.subjects
+
     def of_span(self, span: int) -> RowRule:
         """The limit's rule for the rows of one span, or a reference to the stored rule."""
         return self.excess.of_span(int(self.number[span]))

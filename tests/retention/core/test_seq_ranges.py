@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.core.inventory import DataFile, ExpectedStats
-from retention.core.seq_ranges import in_ranges, union_of_ranges
+from retention.core.seq_ranges import in_ranges, places_of, union_of_ranges
 from retention.datafile.parquet import describe, read_columns, write_messages
 from retention.datafile.rewrite import RewriteTask, copy_remaining
 from retention.datafile.row_groups import pick_rows, rows_in_order
@@ -96,3 +97,21 @@ def test_joined_ranges_hold_what_both_hold_and_do_not_touch(
     assert np.flatnonzero(in_ranges(np.arange(40), ranges)).tolist() == sorted(first | second)
     if first and second - first:
         assert (ranges[1:, 0] > ranges[:-1, 1] + 1).all()
+
+
+@law
+@given(
+    first=st.integers(0, 5),
+    gaps=st.lists(st.integers(1, 2), max_size=6),
+    wanted=st.lists(st.one_of(st.integers(0, 20), st.just(2**63 - 1))),
+    side=st.sampled_from(("left", "right")),
+)
+def test_places_are_found_alike_with_and_without_gaps(
+    first: int, gaps: list[int], wanted: list[int], side: Literal["left", "right"]
+) -> None:
+    seqs, asked = first + np.cumsum(np.array(gaps, np.int64)), np.array(wanted, np.int64)
+    assert places_of(seqs, asked, side).tolist() == np.searchsorted(seqs, asked, side).tolist()
+    without = np.arange(first, first + len(gaps))
+    assert (
+        places_of(without, asked, side).tolist() == np.searchsorted(without, asked, side).tolist()
+    )

@@ -214,7 +214,7 @@ def test_small_row_groups_are_merged_with_the_rows_beside_them(
     for module in (parquet, copied_groups, rewrite, deadline_writer):
         monkeypatch.setattr(module, "ROW_GROUP_ROWS", 100)
     source, written_rows = tmp_path / "source", 0
-    with parquet.parquet_writer(str(source)) as writer:
+    with parquet.parquet_writer(str(source), ROWS) as writer:
         for rows in (40, 10, 10, 40, 10):
             writer.write_table(ROWS.slice(written_rows, rows))
             written_rows += rows

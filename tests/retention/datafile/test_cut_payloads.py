@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,7 @@ from retention.datafile import (
     rewrite,
 )
 from retention.datafile.copied_payloads import PAYLOAD
-from retention.datafile.cut_payloads import load_cut
+from retention.datafile.cut_payloads import load_cut, may_be_cut
 from retention.datafile.parquet import open_messages
 from retention.datafile.rewrite import RewriteTask, copy_remaining
 from retention.datafile.subject_digest import digest_at
@@ -140,7 +141,11 @@ NOT_CUT = {
 def test_other_pages_are_decoded(kind: str, tmp_path: Path) -> None:
     NOT_CUT[kind](tmp_path / "file")
     file = file_at(tmp_path / "file")
-    assert load_cut(file, open_messages(file), 0, SCATTERED, 0) is None
+    opened = open_messages(file)
+    assert (
+        not may_be_cut(opened.metadata.row_group(0))
+        or load_cut(file, opened, 0, SCATTERED, 0) is None
+    )
     rows = rewritten(file, tmp_path / "target", SCATTERED)
     assert rows.equals(remaining(SCATTERED, ROWS.slice(0, GROUP)))
 
@@ -156,6 +161,15 @@ def test_short_payloads_are_decoded(
     for nbytes, is_cut in ((payload_bytes // share, True), (payload_bytes // share + 1, False)):
         monkeypatch.setattr(cut_payloads, bound, nbytes)
         assert (load_cut(file, open_messages(file), 0, one_gone, 0) is not None) == is_cut
+
+
+def test_nothing_is_read_of_payloads_that_are_short_by_the_footer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cut_payloads, "VALUE_BYTES", 1 << 20)
+    monkeypatch.setattr(cut_payloads, "stored_rows", Mock(side_effect=AssertionError))
+    rows = rewritten(source(tmp_path / "source"), tmp_path / "target", SCATTERED)
+    assert rows.equals(remaining(SCATTERED))
 
 
 def test_few_remaining_rows_are_merged_with_their_neighbours(

@@ -53,6 +53,31 @@ def test_numbers_are_stored_as_differences(written: Path) -> None:
     assert {name for name in encodings if "DELTA_BINARY_PACKED" in encodings[name]} == set(NUMBERS)
 
 
+@pytest.mark.parametrize(
+    ("rows", "subjects", "is_coded"),
+    [(ROWS, 4_500, True), (ROWS, ROWS, False), (20 * ROWS, ROWS, True), (100, 100, True)],
+)
+def test_subjects_are_a_dictionary_if_they_repeat(
+    tmp_path: Path, rows: int, subjects: int, is_coded: bool
+) -> None:
+    raw = pa.table(
+        {
+            "seq": pa.array(range(1, rows + 1), pa.int64()),
+            "subject": [f"s.{row % subjects}" for row in range(rows)],
+            "headers": pa.nulls(rows, pa.binary()),
+            "payload": pa.nulls(rows, pa.binary()).fill_null(b""),
+            "ts_ns": pa.array(range(rows), pa.int64()),
+        }
+    )
+    path = tmp_path / "part.parquet"
+    complete = complete_rows(raw, "file")
+    parquet.write_messages(str(path), [complete])
+    opened = pq.ParquetFile(path)
+    at = opened.schema_arrow.get_field_index("subject")
+    assert opened.metadata.row_group(0).column(at).has_dictionary_page == is_coded
+    assert opened.read().select(complete.column_names).equals(complete)
+
+
 def _duckdb(path: Path) -> dict[str, int]:
     with duckdb.connect() as connection:
         connection.read_parquet(str(path)).create_view("t")

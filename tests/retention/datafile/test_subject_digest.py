@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -20,6 +21,17 @@ def test_a_digest_counts_each_subject_once_sorted_and_comes_back_as_it_was() -> 
         found = unpack(pack(SubjectDigest(counted, ids)))
         assert found.counts.equals(counted)
         assert found.ids == ids
+
+
+@pytest.mark.parametrize("name", ["orders.{}", "{:032x}.orders"])
+def test_subjects_are_counted_alike_however_they_begin(name: str) -> None:
+    drawn = np.random.default_rng(1).integers(0, 300, 1_000).tolist()
+    rows = pa.table({"subject": [name.format(number) for number in drawn], "seq": range(1_000)})
+    last = {name.format(number): seq for seq, number in enumerate(drawn)}
+    assert count_subjects(rows).to_pylist() == [
+        {"subject": subject, "messages": drawn.count(drawn[seq]), "last_seq": seq}
+        for subject, seq in sorted(last.items())
+    ]
 
 
 def test_codes_of_dictionaries_are_counted_as_their_subjects() -> None:

@@ -3,10 +3,12 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from retention.core.units import HOUR
+from retention.inspect import state
 from retention.inspect.subject_count import count_subjects
 from retention.planners import subject_shuffle
 from tests.support.sandboxes import NOW, opened
@@ -34,6 +36,25 @@ def test_subjects_are_counted_in_memory_and_by_tasks(
     assert inventory.files.num_rows > 10
     assert count_subjects(stream.opened, inventory) == len({*subjects})
     assert stream.state().num_subjects == len({*subjects})
+
+
+@pytest.mark.parametrize("held", [0, 1 << 20])
+def test_subjects_counted_for_a_limit_are_not_counted_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int
+) -> None:
+    monkeypatch.setattr(subject_shuffle, "HELD_BYTES", held)
+    again = Mock(side_effect=count_subjects)
+    monkeypatch.setattr(state, "count_subjects", again)
+    settings = SETTINGS | {"max_msgs_per_subject": 2}
+    stream = opened(tmp_path, settings, segment_span="1m").stream("ORDERS")
+    stream.publish(
+        [
+            json.dumps({"subject": f"orders.{number % 3}", "data": "", "ts_ns": NOW + number})
+            for number in range(5)
+        ]
+    )
+    assert stream.state().num_subjects == 3
+    assert again.called == (not held)
 
 
 def test_a_table_without_files_has_no_subjects(tmp_path: Path) -> None:
