@@ -191,7 +191,7 @@ def _beyond(world: TableWorld, limit: str, left: list[Row]) -> Iterator[Row]:
         elif limit == "max_rows":
             yield from newest[most:]
         elif policy.columns.size is None:
-            yield from _oldest_files(world, rows, left, most)
+            yield from _oldest_files(world, group, left, most)
         else:
             totals = accumulate(max(row.size or 0, 0) for row in newest)
             yield from (row for row, total in zip(newest, totals, strict=True) if total > most)
@@ -204,11 +204,11 @@ def _beyond_keys(policy: TablePolicy, rows: list[Row], most: int) -> Iterator[Ro
             yield from sorted(of_key, key=_age_in_key(policy), reverse=True)[most:]
 
 
-def _oldest_files(world: TableWorld, rows: list[Row], left: list[Row], most: int) -> list[Row]:
+def _oldest_files(world: TableWorld, group: int, left: list[Row], most: int) -> list[Row]:
     members = [
         number
         for number, file in enumerate(world.files)
-        if any(row in left for row in file) and _is_of_group(world, number, rows, left)
+        if any(row in left for row in file) and _groups_of_file(world, number) == {group}
     ]
     total = sum(file_bytes(world.files[number]) for number in members)
     going: list[Row] = []
@@ -226,16 +226,21 @@ def _oldest_files(world: TableWorld, rows: list[Row], left: list[Row], most: int
     return going
 
 
-def _is_of_group(world: TableWorld, number: int, rows: list[Row], left: list[Row]) -> bool:
-    """Whether bounds show that all rows count in the group: there is one group, or columns are constant."""
-    file, policies = world.files[number], world.policy.policies
-    if not any("max_bytes" in each.named for each in policies):
-        return True
-    columns = {column for each in policies for column, _ in each.where}
-    constant = not world.unknown[number] and all(
-        len({getattr(row, column[-1]) for row in file}) == 1 for column in columns
-    )
-    return constant and any(row in rows for row in file if row in left)
+def _groups_of_file(world: TableWorld, number: int) -> set[int]:
+    """The groups in which rows of a file may count towards `max_bytes`, by the columns that are constant in it."""
+    policies, file = world.policy.policies, world.files[number]
+    found: set[int] = set()
+    for place, each in enumerate(policies):
+        matches = set[bool | None]()
+        for column, wanted in each.where:
+            values = {getattr(row, column[-1]) for row in file}
+            is_constant = len(values) == 1 and not world.unknown[number]
+            matches.add(values.pop() in wanted if is_constant else None)
+        if False not in matches:
+            found.add(place if "max_bytes" in each.named else len(policies))
+        if matches == {True}:
+            return found
+    return found | {len(policies)}
 
 
 def _timed(rows: list[Row]) -> list[Row]:
