@@ -15,7 +15,7 @@ from retention.history.record import ABANDONED
 from retention.history.runs import history_of
 from retention.planners.scratch import DIRECTORY
 from retention.storage import files
-from retention.stores import consumer_table, offset_table
+from retention.stores import consumer_table, hold_listing, offset_table
 from retention.stores.layout import Layout
 
 
@@ -71,9 +71,8 @@ def _without_removed(opened: OpenedStream, unnamed: dict[str, str]) -> dict[str,
 def _unfinished_writes(opened: OpenedStream, layout: Layout) -> Iterator[tuple[str, str]]:
     """Temporary files next to their targets: a target appears there complete, or not at all."""
     history = history_of(opened.warehouse, opened.name).directory
-    beside = (
-        files.join(opened.root, name) for name in (consumer_table.DIRECTORY, offset_table.DIRECTORY)
-    )
+    records = (consumer_table.DIRECTORY, offset_table.DIRECTORY, hold_listing.DIRECTORY)
+    beside = (files.join(opened.root, name) for name in records)
     shared = (secrets_of(opened.warehouse), *_archive(opened))
     for directory in (layout.messages, layout.engine_path(), *beside, history, *shared):
         for path in files.walk(directory):
