@@ -47,9 +47,9 @@ def text_order(texts: pa.StringArray) -> tuple[Array, Array] | None:
 
 
 def _keys(texts: pa.StringArray) -> Array:
-    """A number for each text: its first bytes behind those that all have in common, then how many these are.
+    """A number for each text: its first bytes after those that all have in common, then how many these are.
 
-    Texts with different keys are in the order of these. Behind "a.", "a.b" has the bytes 62 00 00 00 00 00 00 01.
+    Texts with different keys are in the order of these. After "a.", "a.b" has the bytes 62 00 00 00 00 00 00 01.
     """
     _, offsets, content = texts.buffers()
     edges = np.frombuffer(offsets, np.int32)[texts.offset :][: len(texts) + 1]
