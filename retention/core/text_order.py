@@ -1,4 +1,4 @@
-"""The order of texts by their bytes, found from a few bytes of each."""
+"""The bytes of texts as numbers, and the order of texts, found from a few bytes of each."""
 
 from __future__ import annotations
 
@@ -46,20 +46,29 @@ def text_order(texts: pa.StringArray) -> tuple[Array, Array] | None:
     return order, repeats
 
 
+def words_of(texts: pa.StringArray) -> tuple[Array, Array, Array]:
+    """Eight bytes as a number (little-endian) from each byte of texts on; where each text begins; its length in bytes.
+
+    Zeros follow the last text. The texts have no nulls.
+    """
+    _, offsets, content = texts.buffers()
+    edges = np.frombuffer(offsets, np.int32)[texts.offset :][: len(texts) + 1]
+    octets = np.zeros(int(edges[-1] - edges[0]) + 8, np.uint8)
+    octets[:-8] = np.frombuffer(content or b"", np.uint8)[edges[0] : edges[-1]]
+    words = np.ndarray((len(octets) - 7,), "<u8", octets, strides=(1,))
+    return words, edges[:-1] - edges[0], np.diff(edges)
+
+
 def _keys(texts: pa.StringArray) -> Array:
     """A number for each text: its first bytes after those that all have in common, then how many these are.
 
     Texts with different keys are in the order of these. After "a.", "a.b" has the bytes 62 00 00 00 00 00 00 01.
     """
-    _, offsets, content = texts.buffers()
-    edges = np.frombuffer(offsets, np.int32)[texts.offset :][: len(texts) + 1]
-    octets = np.zeros(int(edges[-1]) + 8, np.uint8)
-    octets[: edges[-1]] = np.frombuffer(content or b"", np.uint8)[: edges[-1]]
+    words, starts, lengths = words_of(texts)
     common = _common_bytes(texts)
-    lengths = np.minimum(np.diff(edges) - common, _LONGER).astype(np.uint64)
-    words = np.ndarray((len(octets) - 7,), "<u8", octets, strides=(1,))[edges[:-1] + common]
+    lengths = np.minimum(lengths - common, _LONGER).astype(np.uint64)
     unused = np.uint64(8) * (np.uint64(8) - np.minimum(lengths, np.uint64(_TEXT_BYTES)))
-    keys: Array = (words.byteswap() >> unused) << unused
+    keys: Array = (words[starts + common].byteswap() >> unused) << unused
     keys[lengths == 0] = 0
     return keys | lengths
 

@@ -20,6 +20,7 @@ from retention.core.inventory import DataFile
 from retention.core.labels import labelled
 from retention.core.neighbours import runs_within
 from retention.core.spans import Array, Spans
+from retention.core.text_order import words_of
 from retention.engine_port import Engine, Gathering, Part, Task
 from retention.engines.select import Engines
 from retention.plan.remaining import (
@@ -344,12 +345,7 @@ def _read_share(location: str) -> KeepCounts | KeepLast:
 
 def _hashes(subjects: pa.StringArray) -> Array:
     """A hash of each subject: its length, mixed with its bytes, eight at a time."""
-    _, offsets, content = subjects.buffers()
-    edges = np.frombuffer(offsets, np.int32)[subjects.offset :][: len(subjects) + 1]
-    octets = np.zeros(int(edges[-1] - edges[0]) + 8, np.uint8)
-    octets[:-8] = np.frombuffer(content or b"", np.uint8)[edges[0] : edges[-1]]
-    words = np.ndarray((len(octets) - 7,), "<u8", octets, strides=(1,))
-    starts, lengths = edges[:-1] - edges[0], np.diff(edges)
+    words, starts, lengths = words_of(subjects)
     hashes = lengths.astype(np.uint64)
     longer = np.arange(len(subjects))
     for at in range(0, int(lengths.max(initial=0)), 8):
