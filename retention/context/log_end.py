@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import reduce
+
 from retention.context.context import OpenedStream
 from retention.context.own_end import KnownEnd, LastCommit
 from retention.context.position import Position
@@ -37,27 +40,22 @@ def _tail_after(partition: int, tail: Tail, staged: Staged) -> Tail:
     last_us = tail.last_us
     if files:
         last_us = max(files, key=lambda row: row["max_seq"])["last_ts_ns"] // MICROSECOND
-    written = _active_in(files, staged.open_base.get(partition))
     next_seq = staged.next_seq.get(partition, tail.next_seq)
-    return Tail(next_seq, _together(tail.active, written), last_us)
+    return Tail(next_seq, reduce(_together, _added(partition, files, staged), tail.active), last_us)
 
 
-def _active_in(files: list[FileStats], open_base: int | None) -> ActiveSegment | None:
-    """The active segment of a partition that has these files alone; None: it never had one."""
-    bases = [file["segment"] for file in files] + ([] if open_base is None else [open_base])
-    if not bases:
-        return None
-    inside = [file for file in files if file["segment"] == max(bases)]
-    if not inside:
-        return ActiveSegment(max(bases))
-    first = min(inside, key=lambda file: file["min_seq"])
-    return ActiveSegment(max(bases), sum(file["bytes"] for file in inside), first["first_ts_ns"])
+def _added(partition: int, files: list[FileStats], staged: Staged) -> Iterator[ActiveSegment]:
+    """The parts of segments that staged messages add to a partition, in order of sequences."""
+    if partition in staged.open_base:
+        yield ActiveSegment(staged.open_base[partition])
+    for file in sorted(files, key=lambda row: row["min_seq"]):
+        yield ActiveSegment(file["segment"], file["bytes"], file["first_ts_ns"])
 
 
-def _together(before: ActiveSegment | None, after: ActiveSegment | None) -> ActiveSegment | None:
+def _together(before: ActiveSegment | None, after: ActiveSegment) -> ActiveSegment:
     """The active segment of a partition, from that of its earlier files and that of its later ones."""
-    if before is None or after is None:
-        return before or after
+    if before is None:
+        return after
     if before.base != after.base:
         return max(before, after, key=lambda segment: segment.base)
     first_ts_ns = after.first_ts_ns if before.first_ts_ns is None else before.first_ts_ns

@@ -74,7 +74,7 @@ class Position:
             last_us = inside["last_ts_ns"][at].as_py() // MICROSECOND
         counted = counters.next_seq.get(partition, 0)
         next_seq = _next_seq(counted or self.first_seq, highest, self.floors.get(partition, 0))
-        return Tail(next_seq, active_in(inside, counters.open_base.get(partition)), last_us)
+        return Tail(next_seq, _active(inside, counters.open_base.get(partition)), last_us)
 
 
 def locate(opened: OpenedStream, snapshot: Snapshot | None = None) -> Position:
@@ -116,7 +116,7 @@ def _next_seq(counted: int, highest: int | None, floor: int) -> int:
     return max(counted, 0 if highest is None else highest + 1, floor)
 
 
-def active_in(files: pa.Table, open_base: int | None) -> ActiveSegment | None:
+def _active(files: pa.Table, open_base: int | None) -> ActiveSegment | None:
     """The active segment of a partition, from its files; None: it never had one."""
     bases = [base for base in (open_base, pc.max(files["segment"]).as_py()) if base is not None]
     if not bases:
