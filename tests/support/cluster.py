@@ -20,20 +20,12 @@ from shutil import which
 from types import TracebackType
 from typing import Self, TypeVar
 
+from retention.doctor.spark import NEEDED, ON_S3
 from retention.engines.spark.java import find_java
 
 ROOT = Path(__file__).parents[2]
 CACHE = ROOT / ".pytest_cache"
-TASKS_NEED = (
-    "pyarrow",
-    "numpy",
-    "pandas",
-    "pydantic",
-    "xxhash",
-    "pyroaring",
-    "google-crc32c",
-    "obstore",
-)
+TASKS_NEED = sorted({*NEEDED.values(), *ON_S3.values()} - {"lake-retention"})
 """The imports of tasks in addition to this package; only the driver needs the other dependencies."""
 WORKERS = 2
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
