@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from retention.core.json_object import JsonObject
 from retention.core.policy import Policy
@@ -64,8 +64,8 @@ def never_below(ahead: Forecast, policy: Policy, messages: int, size: int) -> Fo
     for number, entry in enumerate(due[:rising]):
         messages = max(messages, entry.messages_at_least)
         size = max(size, entry.bytes_at_least)
-        due[number] = Due(entry.by_ns, messages, entry.messages_at_most, size, entry.bytes_at_most)
-    return Forecast(ahead.next_due_ns, tuple(due))
+        due[number] = replace(entry, messages_at_least=messages, bytes_at_least=size)
+    return replace(ahead, due=tuple(due))
 
 
 def forecast_at(as_of_ns: int, next_due_ns: int, due: tuple[Mapping[str, int], ...]) -> Forecast:
