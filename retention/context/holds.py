@@ -12,6 +12,7 @@ import numpy as np
 
 from retention.config.holds import StreamHold
 from retention.context.context import OpenedStream, has_table
+from retention.context.hold_listing import has_hold_records
 from retention.core.inventory import Counters
 from retention.core.spoken_commands import command
 from retention.errors import BusyError, DamagedError, RefusedError, StalePlanError, StorageError
@@ -33,12 +34,6 @@ from retention.stores.ledger import HoldsLedger, check_ledger, ledger_home
 
 ATTEMPTS = 20
 _log = logging.getLogger(__name__)
-
-
-def has_hold_records(opened: OpenedStream) -> bool:
-    """Whether a stream has records of legal holds, also of ones that ended, or its configuration or ledger has some."""
-    has_records = HoldRecords(opened.root, opened.name).count() > 0
-    return bool(opened.config.written_holds) or has_records or bool(_only_in_ledger(opened))
 
 
 def holds_ledger(opened: OpenedStream) -> HoldsLedger | None:
@@ -75,7 +70,7 @@ def restore_holds(opened: OpenedStream) -> None:
         count_holds(opened)
 
 
-def _only_in_ledger(opened: OpenedStream) -> list[Hold]:
+def only_in_ledger(opened: OpenedStream) -> list[Hold]:
     """The legal holds that only the ledger has; if it cannot be reached, that is logged, and runs that remove fail."""
     ledger = holds_ledger(opened)
     try:
@@ -124,7 +119,7 @@ def _listed(opened: OpenedStream, recorded: Sequence[Hold]) -> tuple[Hold, ...]:
     ]
     is_asked = written or any(CONFIGURATION in (hold.initiator or {}) for hold in recorded)
     names = HoldRecords(opened.root, opened.name).names() if is_asked else set[str]()
-    pending = (replace(hold, line="pending") for hold in _only_in_ledger(opened))
+    pending = (replace(hold, line="pending") for hold in only_in_ledger(opened))
     return (*listed_holds(recorded, names, written, opened.clock()), *pending)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from retention.context.context import OpenedStream
-from retention.context.hold_listing import may_have_holds
+from retention.context.hold_listing import has_hold_records
 from retention.engines.select import Engines
 from retention.plan.cause import Cause
 from retention.plan.header import SegmentCounts
@@ -90,13 +90,8 @@ def token_of(opened: OpenedStream) -> VersionToken | None:
     Changes by consumers do not change the table's version, and a legal hold may be recorded and not yet counted, so
     their streams are not cached.
     """
-    if opened.config.policy().asks_consumers:
+    if opened.config.policy().asks_consumers or has_hold_records(opened):
         return None
-    if may_have_holds(opened):
-        from retention.context.holds import has_hold_records
-
-        if has_hold_records(opened):
-            return None
     return opened.store.version_token()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from retention.context.context import OpenedStream
-from retention.context.holds import has_hold_records
+from retention.context.hold_listing import has_hold_records
 from retention.core.inventory import ReadCount
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
