@@ -23,7 +23,8 @@ from retention.api.topic import Topic
 from retention.apply.guards import Guards
 from retention.core.outcomes import Outcome
 from retention.schemas.files import FILE_STATS
-from retention.stores.layout import Layout, new_path
+from retention.stores.file_paths import new_path
+from retention.stores.layout import Layout
 from retention.stores.offset_table import Offsets, OffsetTable, StoredOffset, reader_of
 from retention.stores.parquet.listing import COARSE_NS
 from retention.stores.parquet.log import CommitEntry, ParquetLog

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, Self, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, runtime_checkable
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -102,7 +104,7 @@ class GroupedRows:
 
 
 Read = Callable[[Any], GroupedRows]
-Fold = Callable[[str, Iterator[pa.Table]], Any]
+Fold = Callable[[str, "Iterator[pa.Table]"], Any]
 """A function of a key and its rows, tables in the order of their places, read once."""
 
 

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-import pyarrow as pa
-
 from retention.core.counter_names import counters_of
-from retention.core.inventory import EPOCH, Counters, DataFile, Inventory
+from retention.core.counters import EPOCH, Counters
 from retention.core.run_names import parse_run_name
 from retention.engine_port import Run, run_here
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from retention.core.inventory import DataFile, Inventory
     from retention.core.table_requirements import TableRequirement
     from retention.core.table_updates import TableUpdate
 
@@ -196,6 +197,30 @@ class Lifetime:
     """The instant at which the stream was dropped, nanoseconds since the epoch; None: it is not dropped."""
 
 
+class UnopenedTable(Protocol):
+    """One stream's table, as far as it is known without opening it."""
+
+    def store(self) -> TableStore:
+        """The table to read and write, the same one at each call; no file is touched until a method is called."""
+        ...
+
+    def exists(self) -> bool:
+        """Whether the table exists; a dropped one does not.
+
+        Raises:
+            DamagedError: the table existed and is missing.
+        """
+        ...
+
+    def lifetime(self) -> Lifetime:
+        """The lifetime of the table, also of a dropped one; opens it only if the stream was ever dropped."""
+        ...
+
+    def version_token(self) -> VersionToken | None:
+        """The newest state's token; None if a token costs as much as opening the table."""
+        ...
+
+
 class StagingArea(Protocol):
     """A source of new data files that no commit names yet: a store, or a run, which deletes those that it leaves."""
 
@@ -225,27 +250,11 @@ class StagingArea(Protocol):
         ...
 
 
-class Store(StagingArea, Protocol):
+class Store(UnopenedTable, StagingArea, Protocol):
     """One stream's table, for reading and writing."""
-
-    def exists(self) -> bool:
-        """Whether the table exists; a dropped one does not.
-
-        Raises:
-            DamagedError: the table existed and is missing.
-        """
-        ...
-
-    def lifetime(self) -> Lifetime:
-        """The lifetime of the table, also of a dropped one; opens it only if the stream was ever dropped."""
-        ...
 
     def create(self) -> None:
         """Create the empty table, or replace a dropped one; an existing table is unchanged."""
-        ...
-
-    def version_token(self) -> VersionToken | None:
-        """The newest state's token; None if a token costs as much as opening the table."""
         ...
 
     def snapshot(self) -> Snapshot:

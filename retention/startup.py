@@ -6,7 +6,9 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from types import ModuleType
 
 _MMAP_THRESHOLD = -3
@@ -15,7 +17,7 @@ _LARGE_BYTES = 128 << 10
 """The length from which on glibc takes a piece of memory from the system: its first setting, which is kept by this."""
 
 
-class _NoPandas:
+class _NoPandas(MetaPathFinder):
     """An import hook that hides pandas."""
 
     def find_spec(
@@ -28,20 +30,55 @@ class _NoPandas:
         return None
 
 
+class _ArrowWithoutPandas(MetaPathFinder, Loader):
+    """An import hook that loads Arrow, and lets it look for pandas at once and find none."""
+
+    _own: Loader
+    """The loader of Arrow itself."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The place of Arrow, to be loaded by this hook; leave everything else to others."""
+        del path, target
+        if name != "pyarrow":
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            self._own, spec.loader = spec.loader, self
+        return spec
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Load Arrow by its own loader."""
+        module.__loader__ = self._own
+        if module.__spec__ is not None:
+            module.__spec__.loader = self._own
+        self._own.exec_module(module)
+        _look_for_pandas(module)
+
+
 def spare_pandas() -> None:
-    """Let Arrow look for pandas once and find none, which saves most of a second.
+    """Let Arrow, once it is loaded, look for pandas and find none, which saves most of a second.
 
     Arrow looks when it first makes an array of Python values, and caches the result. Spark, which needs pandas,
     loads it later by itself.
     """
     if "pandas" in sys.modules:
         return
-    import pyarrow as pa
+    if "pyarrow" in sys.modules:
+        _look_for_pandas(sys.modules["pyarrow"])
+    elif not any(isinstance(hook, _ArrowWithoutPandas) for hook in sys.meta_path):
+        sys.meta_path.insert(0, _ArrowWithoutPandas())
 
+
+def _look_for_pandas(arrow: ModuleType) -> None:
+    if "pandas" in sys.modules:
+        return
     hook = _NoPandas()
     sys.meta_path.insert(0, hook)
     try:
-        pa.array([None])
+        arrow.array([None])
     finally:
         sys.meta_path.remove(hook)
 

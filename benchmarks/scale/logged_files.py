@@ -15,7 +15,8 @@ from benchmarks.scale.step import Step, expect
 from benchmarks.tasks import STREAM
 from retention import open_warehouse
 from retention.context.context import OpenedStream
-from retention.core.inventory import Inventory, ReadCount
+from retention.core.inventory import Inventory
+from retention.core.read_count import ReadCount
 from retention.engines.select import EngineName, Engines
 from retention.schemas.files import FILE_STATS
 from retention.stores.describing import Described, DescribeTask

@@ -24,7 +24,7 @@ def sql_of_view(opened: OpenedStream, name: str, fields: Sequence[str] = ()) -> 
             "would also read files that a run has not moved yet; read it with "
             f'spark.read.format("retention").option("config", FILE).load("{opened.name}"), or store it as Delta'
         )
-    if not opened.store.exists():
+    if not opened.table.exists():
         raise UsageError(
             f"{opened.name}: nothing was stored yet, so there is no table to view; publish, import or ingest into it"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,9 +18,11 @@ from retention.schemas.bounds import MAX_SEQ
 from retention.stores.holds import Hold, new_id
 
 if TYPE_CHECKING:
-    from retention.api.holding import Ranges
     from retention.api.repairs import Instant
     from retention.api.table import Table
+
+Ranges = Sequence[tuple[int, int]] | np.ndarray
+"""Pairs of a lowest and a highest sequence, both inclusive."""
 
 
 def checked_hold(  # noqa: PLR0913  (each is a field of the record)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from retention.api.selection import StreamSelection
 from retention.context.context import OpenedStream
@@ -15,13 +13,11 @@ from retention.core.arguments import checked_class
 from retention.errors import UsageError
 
 if TYPE_CHECKING:
+    from retention.api.hold_arguments import Ranges
     from retention.api.repairs import Instant
     from retention.api.table import Table
     from retention.stores.holds import Hold, HoldRecords
     from retention.tables.holds import TableHoldRecords
-
-Ranges = Sequence[tuple[int, int]] | np.ndarray
-"""Pairs of a lowest and a highest sequence, both inclusive."""
 
 
 @checked_class

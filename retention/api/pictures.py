@@ -101,7 +101,7 @@ def _files_of(opened: OpenedStream, plan: Plan) -> pa.Table:
 
 def stored_now(opened: OpenedStream) -> StoredNow | None:
     """The contents of a stream; None: it has no table."""
-    if not opened.store.exists():
+    if not opened.table.exists():
         return None
     inventory = opened.store.inventory(opened.store.snapshot())
     messages, size = (

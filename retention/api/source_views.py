@@ -17,7 +17,8 @@ from retention.errors import UsageError
 from retention.inspect.messages import check_filter
 from retention.schemas.files import FILE_STATS
 from retention.schemas.messages import MESSAGES
-from retention.schemas.plan import PLANNED_FILES, RULE_NAMES
+from retention.schemas.plan import PLANNED_FILES
+from retention.schemas.rule_names import RULE_NAMES
 from retention.views.frames import HISTORY, table_of
 
 _PLANNED = pa.schema([*PLANNED_FILES, *(pa.field(f"by_{rule}", pa.int64()) for rule in RULE_NAMES)])

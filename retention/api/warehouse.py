@@ -46,10 +46,9 @@ from retention.errors import RetentionError, UsageError
 from retention.errors.printable import visible
 from retention.history.report import RunReport
 from retention.plan.plan import Plan
-from retention.ports import Store
 from retention.storage import files
 from retention.storage.checksum import parse_json
-from retention.stores import open_store, store_settings
+from retention.stores import store_settings, stream_table
 from retention.stores.layout import refuse_foreign_directory, refuse_links_out
 from retention.stores.topic_settings import settled
 from retention.views.notebook_progress import show_in_notebook
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
     from retention.api.table import Table
     from retention.api.topic import Topic
     from retention.delivery.consumer import BatchConsumer
+    from retention.ports import UnopenedTable
     from retention.views.notebook import ShownStats
 
 
@@ -325,12 +325,12 @@ class Warehouse(
         refuse_foreign_directory(root, name)
         listed = self.config.stream(name)
         config = listed or self._unlisted(name, root)
-        store = open_store(root, name, store_settings(config), self.clock)
-        config = config if _is_dropped_topic(config, store) else settled(root, config)
+        table = stream_table(root, name, store_settings(config), self.clock)
+        config = config if _is_dropped_topic(config, table) else settled(root, config)
         return OpenedStream(
             name,
             config,
-            store,
+            table,
             root,
             self.location,
             self.clock,
@@ -344,7 +344,7 @@ class Warehouse(
     def _may_hold_table(self, name: str) -> bool:
         # A table that cannot be read is not known to be empty.
         with suppress(RetentionError):
-            return self._open(name).store.exists()
+            return self._open(name).table.exists()
         return True
 
     def _unlisted(self, name: str, root: str) -> StreamConfig:
@@ -360,13 +360,13 @@ class Warehouse(
         return visible(f"Warehouse({self.location!r}: {', '.join(self.streams()) or 'no streams'})")
 
 
-def _is_dropped_topic(config: StreamConfig, store: Store) -> bool:
+def _is_dropped_topic(config: StreamConfig, table: UnopenedTable) -> bool:
     """Whether it is a dropped topic: the settings that it was created with no longer bind the next one."""
     if config.topic is None:
         return False
     # A table that cannot be read is refused where it is used.
     with suppress(RetentionError):
-        return store.lifetime().dropped_ns is not None
+        return table.lifetime().dropped_ns is not None
     return False
 
 

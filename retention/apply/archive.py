@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from retention.apply.archive_place import check_place
 from retention.context.context import OpenedStream
-from retention.core.inventory import DataFile, ReadCount
+from retention.core.inventory import DataFile
 from retention.core.json_object import JsonObject
 from retention.core.labels import labelled
+from retention.core.read_count import ReadCount
 from retention.core.seq_ranges import ranges_in
 from retention.core.table_requirements import AssertArchiveHead, TableRequirement
 from retention.core.table_updates import SetArchiveHead, TableUpdate

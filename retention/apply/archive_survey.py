@@ -155,7 +155,7 @@ def survey_archives(
     """
     gone = frozenset(map(canonical_place, without))
     recorded = _recorded(opened)
-    snapshot = opened.store.snapshot() if opened.store.exists() else None
+    snapshot = opened.store.snapshot() if opened.table.exists() else None
     wanted = _Search(opened, messages, elsewhere, holds, recorded, snapshot)
     surveys = [_surveyed(wanted, place) for place in _places(opened, recorded) if place not in gone]
     survey = ArchiveSurvey(

@@ -82,7 +82,7 @@ def show_compaction(opened: OpenedStream, max_bytes: int | None = None) -> Compa
     Raises:
         HiddenRowsError, ForeignRowsError, DamagedError: as `plan_compaction`.
     """
-    if not opened.store.exists():
+    if not opened.table.exists():
         return CompactionPlan(opened.name, "", -1, 0)
     return plan_compaction(opened, opened.store.snapshot()).within(max_bytes)
 
@@ -102,7 +102,7 @@ def compact_now(
         VerificationError: the rows written differ from those read; nothing of that batch was committed.
     """
     started = opened.clock()
-    if not opened.store.exists():
+    if not opened.table.exists():
         return CompactionReport(opened.name)
     refuse_other_owner(opened)
     plan = _planned(opened, engines)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from retention.context.context import OpenedStream
 from retention.storage.crash_points import Step
 from retention.storage.sidecar import JsonCodec, Sidecar
-from retention.stores.layout import merged_mask
+from retention.stores.file_paths import merged_mask
 
 
 @dataclass(frozen=True)

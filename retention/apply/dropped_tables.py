@@ -41,7 +41,7 @@ def _of_dropped_tables(opened: OpenedStream) -> Iterator[str]:
         if isinstance(record, Dropped) and record.is_done and not history.undone_by(record.run)
     )
     # A stream without a table is as its last drop left it.
-    before = drops if opened.store.exists() else drops[:-1]
+    before = drops if opened.table.exists() else drops[:-1]
     for run, names in kept_runs(opened).items() if before else ():
         if REMOVED in names and run <= before[-1]:
             yield from map(data_path, read_record(opened, run, REMOVED)["path"].to_pylist())

@@ -25,7 +25,7 @@ from retention.history.initiator import initiator
 from retention.history.runs import history_of
 from retention.planners.request_guards import check_allowed
 from retention.rules.erase import Erase, ErasedMessages
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 
 _HASHED_SUBJECTS = 1_000
 """The maximum number of subjects that a record has keyed hashes of."""
@@ -176,7 +176,7 @@ def _begun(
     """The record of a new erasure, or the last of the same request if it took all; and the survey."""
     now_ns = opened.clock()
     erasure, keyed = new_id(now_ns), keyed_hash_of(opened.warehouse)
-    below = locate(opened).next_seq if opened.store.exists() else NEVER
+    below = locate(opened).next_seq if opened.table.exists() else NEVER
     messages = ErasedMessages(wanted.messages.subjects, wanted.messages.seqs, below)
     survey = survey_erasure(opened, Erase(erasure, messages), engines)
     repeated = _repeated(opened, messages)

@@ -258,7 +258,7 @@ def _delete_copies(opened: OpenedStream, messages: ErasedMessages) -> None:
     """Delete every file with erased messages that is not live, then what describes it, then the log before."""
     with lease(opened.root, "append", opened.clock, wait_s=APPENDS_WAIT_S):
         opened.table_format.dead_files(opened.layout, opened.store).settle()
-        live = opened.store.snapshot().files if opened.store.exists() else None
+        live = opened.store.snapshot().files if opened.table.exists() else None
         kept = [] if live is None else opened.store.data_files(live)
         holds = HoldRecords(opened.root, opened.name).in_effect()
         copies = dead_copies(
@@ -346,7 +346,7 @@ def _proved(
         places=(opened.warehouse, opened.layout.messages, *archives.directories),
         spared=(erasures.needles(record.id), *of_other_streams(opened), *archives.of_others),
         decodable=(opened.root, opened.layout.messages, runs, *archives.directories),
-        version=opened.store.snapshot().version if opened.store.exists() else -1,
+        version=opened.store.snapshot().version if opened.table.exists() else -1,
         survivors=partial(survivors, opened, record, messages, archives),
         forget=partial(_forget_names, opened, messages, keyed),
     )
@@ -368,7 +368,7 @@ def _forget_names(
     conceal_holds(HoldRecords(opened.root, opened.name), names, keyed)
     if (ledger := holds_ledger(opened)) is not None:
         conceal_holds(ledger.copies, names, keyed)
-    generation = opened.store.lifetime().generation
+    generation = opened.table.lifetime().generation
     ConsumerTable(opened.root, generation).forget(names.are_in)
     return record
 

@@ -31,7 +31,7 @@ from retention.planners.cached import Planned
 from retention.planners.requests import plan_removal
 from retention.ports import Snapshot
 from retention.rules.erase import Erase, ErasedMessages
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 from retention.schemas.plan import PLANNED_FILES
 from retention.stores.holds import Hold
 
@@ -252,7 +252,7 @@ def _with_hidden(opened: OpenedStream, planned: Planned, hidden: Iterable[str]) 
     files = pa.concat_tables(
         [plan.actions.files, rows.select(PLANNED_FILES.names).cast(PLANNED_FILES)]
     )
-    return replace(planned, plan=replace(plan, actions=replace(plan.actions, files=files)))
+    return replace(planned, plan=replace(plan, actions_if_any=replace(plan.actions, files=files)))
 
 
 def _held_under_vectors(
@@ -293,7 +293,7 @@ def refuse_held_rows(
 
 def _live_among(opened: OpenedStream, seqs: np.ndarray) -> set[int]:
     """The sequences, of some in ascending order, that live messages have."""
-    if not opened.store.exists():
+    if not opened.table.exists():
         return set()
     stored = opened.store.inventory(opened.store.snapshot()).files
     begin = np.searchsorted(seqs, stored["min_seq"].to_numpy(), side="left")

@@ -36,7 +36,7 @@ def survivors(
     Raises:
         VerificationError: a message of the erasure is live.
     """
-    if not opened.store.exists():
+    if not opened.table.exists():
         return
     kept = opened.store.data_files(opened.store.snapshot().files)
     read = in_threads(

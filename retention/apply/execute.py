@@ -15,7 +15,7 @@ from retention.apply.recorded_run import RecordedRun, recorded_run
 from retention.apply.replay_terms import replay_terms
 from retention.apply.stage import Additions, stage_additions
 from retention.context.context import OpenedStream
-from retention.core.inventory import ReadCount
+from retention.core.read_count import ReadCount
 from retention.core.table_requirements import AssertEpoch
 from retention.core.table_updates import (
     SetDropped,

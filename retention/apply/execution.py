@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from retention.apply.change import Change
 from retention.apply.guards import Guards
 from retention.apply.plan_record import intent_of, kept_after, outcome_of
 from retention.context.context import OpenedStream
 from retention.context.hold_listing import may_have_holds
-from retention.core.inventory import ReadCount
+from retention.core.read_count import ReadCount
 from retention.core.units import SECOND
 from retention.engines.select import Engines
 from retention.history.report import RunReport
@@ -53,7 +52,7 @@ def recorded_alone(
     report = report_of(opened, plan, run, work, started)
     if opened.is_listed or plan.header.request is not None:
         intent = intent_of(planned, run, (plan.header.epoch, plan.header.epoch))
-        outcome = outcome_of(history, intent, report).updated(**kept_after(plan, Change()))
+        outcome = outcome_of(history, intent, report).updated(**kept_after(plan, None))
         history.finish(outcome)
     if planned.snapshot is not None:
         # Finish what a killed run left undone after its commit.
@@ -80,7 +79,7 @@ def report_of(opened: OpenedStream, plan: Plan, run: str, work: Work, started: i
         seconds=round((opened.clock() - started) / SECOND, 6),
         version_before=work.version_before,
         version_after=work.version_after,
-        markers=plan.actions.markers.num_rows,
+        markers=plan.markers,
         deleted_consumers=[pin.consumer for pin in plan.pins.expired],
         held=plan.held_as_json,
         overdue=None if plan.overdue is None else plan.overdue.as_json(),

@@ -13,7 +13,7 @@ from retention.core.units import format_instant
 from retention.errors import BusyError, RefusedError, StalePlanError
 from retention.history.report import RunReport
 from retention.history.runs import History
-from retention.plan.loss import findings_of
+from retention.plan.exceeded_guards import findings_of
 from retention.plan.plan import Plan
 from retention.ports import Snapshot
 from retention.rules import WORKQUEUE
@@ -144,7 +144,7 @@ def _check_limits_of_consumers(opened: OpenedStream) -> None:
     """Refuse `consumer_limits` below those of a stored consumer; listed consumers take the listed values."""
     limits = opened.config.consumer_limits
     bounds = {key: bound for key, bound in limits if bound > 0}
-    if not bounds or not opened.store.exists():
+    if not bounds or not opened.table.exists():
         return
     from retention.stores.consumer_table import ConsumerTable
 

@@ -9,8 +9,9 @@ import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
 from retention.context.position import Position
-from retention.core.inventory import DataFile, ReadCount, SeqRanges
+from retention.core.inventory import DataFile, SeqRanges
 from retention.core.message_rows import later_mask
+from retention.core.read_count import ReadCount
 from retention.core.seq_ranges import in_ranges, ranges_in
 from retention.core.spans import Array
 from retention.datafile.parquet import read_columns

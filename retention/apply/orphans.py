@@ -45,7 +45,7 @@ def orphans(opened: OpenedStream) -> list[Orphan]:
     """
     layout = opened.layout
     # Without the log, every data file would look as if no commit named it.
-    opened.store.exists()
+    opened.table.exists()
     unnamed = _without_removed(opened, opened.table_format.orphaned_files(layout))
     leftovers = [
         *((place, "data file that no commit names") for place in unnamed),

@@ -27,7 +27,7 @@ def intent_of(planned: Planned, run: str, epochs: tuple[int, int]) -> PlannedRun
         removed_bytes=plan.removed_bytes,
         by_rule=plan.by_rule,
         segments=Segments(**vars(plan.header.segments)),
-        markers=plan.actions.markers.num_rows,
+        markers=plan.markers,
         deleted_consumers=[pin.consumer for pin in plan.pins.expired],
         held=plan.held_as_json,
         dropped=None if plan.dropped is None else plan.dropped.as_json(),
@@ -76,20 +76,27 @@ def outcome_of(history: History, intent: PlannedRun, report: RunReport) -> Plann
     return outcome.updated(latest_as_of_ns=max(report.as_of_ns, latest))
 
 
-def kept_after(plan: Plan, change: Change) -> dict[str, int]:
-    """The messages and bytes that a plan keeps, as fields of the record; empty if it was made without reading files."""
-    stored, tail = plan.cause.files, plan.cause.tail
-    if not stored.num_rows and plan.header.segments.kept > tail.segments:
+def kept_after(plan: Plan, change: Change | None) -> dict[str, int]:
+    """The messages and bytes that a plan keeps, as fields of the record; empty if it was made without reading files.
+
+    Args:
+        plan: the plan.
+        change: what it changed; None: nothing.
+    """
+    cause = plan.cause
+    keeps_others = plan.header.segments.kept > cause.tail.segments
+    if keeps_others and (cause.next_due_ns is not None or not cause.files.num_rows):
         return {}
+    from retention.apply.change import Change
     from retention.apply.kept_counts import kept_counts
 
-    return kept_counts(stored, change, tail)
+    return kept_counts(cause.files, change or Change(), cause.tail)
 
 
 def sequences_after(plan: Plan) -> dict[int, int]:
     """Partition → the next sequence to assign, where the plan uses or skips some."""
-    if plan.actions.sequences is None:
+    if plan.sequences is None:
         return {}
     from retention.datafile.segment_writer import PARTITION
 
-    return {PARTITION: plan.actions.sequences[1]}
+    return {PARTITION: plan.sequences[1]}

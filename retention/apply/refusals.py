@@ -25,7 +25,7 @@ def refusal_of(opened: OpenedStream, plan: Plan, guards: Guards) -> str | None:
     try:
         refuse_other_owner(opened)
         check_instant(opened, history, plan.header.as_of_ns, guards)
-        if opened.store.exists() and opened.is_listed:
+        if opened.table.exists() and opened.is_listed:
             check_update(opened, history)
         guarded(opened, plan, guards)
     except BusyError:  # another run was faster: planned again, it is not refused

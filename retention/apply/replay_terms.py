@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from retention.context.context import OpenedStream
-from retention.core.inventory import Counters
+from retention.core.counters import Counters
 from retention.core.spoken_commands import command
 from retention.core.table_requirements import AssertReplay, TableRequirement
 from retention.core.table_updates import SetReplay, TableUpdate

@@ -59,7 +59,7 @@ def apply_now(opened: OpenedStream, as_of_ns: int, engines: Engines, guards: Gua
         return answer
     refuse_other_owner(opened)
     check_instant(opened, history, as_of_ns, guards)
-    if not opened.store.exists():
+    if not opened.table.exists():
         plan = plan_pass(opened, as_of_ns, engines).plan
         return report_of(opened, plan, history.name_run(started), Work(), started)
     with removing(opened):

@@ -47,13 +47,13 @@ def apply_plan(opened: OpenedStream, plan: Plan, engines: Engines, guards: Guard
     history = history_of(opened.warehouse, opened.name)
     if plan.header.request is None:
         refuse_other_owner(opened)
-    if plan.is_empty and not opened.store.exists():
+    if plan.is_empty and not opened.table.exists():
         _check(opened, history, plan, guards)
         return report_of(opened, plan, history.name_run(started), Work(), started)
     with removing(opened):
         settle_interrupted(opened, history)
         check_update(opened, history)
-        existed = opened.store.exists()
+        existed = opened.table.exists()
         snapshot = pinned(opened, plan)
         plan = guarded_now(opened, plan, snapshot, guards)
         if plan.header.request is None and existed and opened.config.consumers:

@@ -10,9 +10,10 @@ from retention.apply.preconditions import check_copy
 from retention.apply.recorded_run import RecordedRun
 from retention.context.context import OpenedStream
 from retention.context.position import locate
-from retention.core.inventory import DataFile, ReadCount
+from retention.core.inventory import DataFile
 from retention.core.labels import labelled
 from retention.core.message_rows import complete_rows
+from retention.core.read_count import ReadCount
 from retention.core.vector_paths import vector_place
 from retention.datafile.hidden_rows import rewrite_or_hide
 from retention.datafile.rewrite import RewriteResult, RewriteTask
@@ -27,7 +28,7 @@ from retention.planners.scratch import within_reach
 from retention.rules.erase import Erase
 from retention.rules.jetstream import delete_markers
 from retention.schemas.files import FileStats
-from retention.stores.layout import is_split
+from retention.stores.file_paths import is_split
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 from retention.apply.record_files import RecordFile, content_of, refusing_undecodable, verified
 from retention.context.context import OpenedStream
 from retention.context.run_files import RANGES, SUFFIX, directory_of, undo_location
-from retention.core.file_records import check_columns, check_file_records, check_ranges
+from retention.core.record_tables import check_columns, check_file_records, check_ranges
 from retention.core.table_requirements import AssertClaims
 from retention.core.vector_paths import all_stored
 from retention.errors import DamagedError, RefusedError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from retention.config import StreamConfig
 from retention.config.owner import Owner
-from retention.ports import TableStore
+from retention.ports import TableStore, UnopenedTable
 from retention.stores import format_of
 from retention.stores.layout import Layout
 
@@ -27,7 +27,7 @@ class OpenedStream:
 
     name: str
     config: StreamConfig
-    store: TableStore
+    table: UnopenedTable
     root: str
     """`<warehouse>/streams/<name>`, a local path or an object-store URI."""
     warehouse: str
@@ -43,6 +43,11 @@ class OpenedStream:
     """Whether that configuration lists it; False: it keeps everything."""
     ledger: str | None = None
     """The location of the ledger; None: there is none."""
+
+    @property
+    def store(self) -> TableStore:
+        """Its table, to read and write."""
+        return self.table.store()
 
     @cached_property
     def dialect(self) -> Dialect:
@@ -89,4 +94,4 @@ def has_table(opened: OpenedStream) -> bool:
     Raises:
         DamagedError: the table existed and is missing.
     """
-    return opened.store.exists() or opened.store.lifetime().dropped_ns is not None
+    return opened.table.exists() or opened.table.lifetime().dropped_ns is not None

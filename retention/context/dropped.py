@@ -17,7 +17,7 @@ def dropped_of(opened: OpenedStream) -> StreamDrop | None:
     Raises:
         DamagedError: its log or a record of the run history cannot be read.
     """
-    at_ns = opened.store.lifetime().dropped_ns
+    at_ns = opened.table.lifetime().dropped_ns
     if at_ns is None:
         return None
     run = history_of(opened.warehouse, opened.name).last_drop()

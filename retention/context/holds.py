@@ -13,7 +13,7 @@ import numpy as np
 from retention.config.holds import StreamHold
 from retention.context.context import OpenedStream, has_table
 from retention.context.hold_listing import has_hold_records
-from retention.core.inventory import Counters
+from retention.core.counters import Counters
 from retention.core.spoken_commands import command
 from retention.errors import BusyError, DamagedError, RefusedError, StalePlanError, StorageError
 from retention.history.initiator import initiator
@@ -66,7 +66,7 @@ def restore_holds(opened: OpenedStream) -> None:
         opened.name,
         ", ".join(restored),
     )
-    if opened.store.exists():
+    if opened.table.exists():
         count_holds(opened)
 
 
@@ -130,7 +130,7 @@ def place_written(opened: OpenedStream) -> None:
         DamagedError: as `holds_in_effect`.
         BusyError: as `place_hold`.
     """
-    if not opened.config.written_holds or not opened.store.exists():
+    if not opened.config.written_holds or not opened.table.exists():
         return
     file = "" if opened.owner is None else str(opened.owner)
     for hold in holds_of(opened):
@@ -171,7 +171,7 @@ def place_hold(opened: OpenedStream, hold: Hold) -> None:
         RefusedError: the stream is dropped; or as `restore_holds`.
         BusyError: other writers kept coming first; the legal hold is recorded, and runs that begin now respect it.
     """
-    if opened.store.lifetime().dropped_ns is not None:
+    if opened.table.lifetime().dropped_ns is not None:
         raise RefusedError(
             f"{opened.name}: the stream is dropped, and a legal hold would begin another table; nothing was changed; "
             f"{command('undo', 'RUN')} restores it within its grace period"
@@ -207,7 +207,7 @@ def expire_holds(opened: OpenedStream) -> None:
         if hold.end is None and hold.is_due(opened.clock()):
             end_hold(opened, hold, "expired", "its time was over")
     # A killed process may have left a record that the log does not count.
-    if opened.store.exists():
+    if opened.table.exists():
         count_holds(opened)
 
 

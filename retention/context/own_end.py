@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from retention.core.inventory import Counters
+from retention.core.counters import Counters
 from retention.datafile.segment_writer import PARTITION
 from retention.layout.partitioner import TURN
 from retention.layout.segment_roll import Tail

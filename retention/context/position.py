@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
-from retention.core.inventory import Counters, Inventory
+from retention.core.counters import Counters
+from retention.core.inventory import Inventory
 from retention.core.units import MICROSECOND
 from retention.datafile.segment_writer import PARTITION
 from retention.history.runs import history_of

@@ -6,10 +6,10 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date
 from functools import cache, wraps
+from numbers import Integral
 from pathlib import Path
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
-import numpy as np
 from pydantic import (
     AfterValidator,
     BeforeValidator,
@@ -127,10 +127,16 @@ def _instant(value: Any) -> Any:
 
 def _answered(value: Any, read: Callable[[Any], Any]) -> Any:
     """Delivered messages and arrays of sequences, unchanged; anything else is read as sequences."""
-    is_array = isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype == np.int64
-    if is_array or type(value).__name__ in {"Message", "Messages"}:
+    kind = type(value).__name__
+    is_array = kind == "ndarray" and value.ndim == 1 and value.dtype == "int64"
+    if is_array or kind in {"Message", "Messages"}:
         return value
     return read(value)
+
+
+def _plain(value: Any) -> Any:
+    """A whole number of NumPy as one of Python; anything else unchanged."""
+    return value if type(value) is bool or not isinstance(value, Integral) else int(value)
 
 
 def _instance_of(name: str) -> Any:
@@ -148,7 +154,7 @@ _Text = Annotated[StrictStr, AfterValidator(_stored)]
 _Number = Annotated[
     StrictInt,
     AfterValidator(_of_64_bits),
-    BeforeValidator(lambda value: value.item() if isinstance(value, np.generic) else value),
+    BeforeValidator(_plain),
 ]
 _Numbers = Annotated[
     list[_Number],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from retention.core.inventory import (
+from retention.core.counters import (
     ARCHIVE_HEAD,
     CLAIMS,
     CONSUMERS,

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 
 TTL = "Nats-TTL"
 MSG_ID = "Nats-Msg-Id"

@@ -26,7 +26,7 @@ from retention.core.documents import (
     RequestDocument,
     Version,
 )
-from retention.core.file_records import ANY_SIGN
+from retention.core.record_tables import ANY_SIGN
 from retention.schemas.files import FILE_STATS
 
 

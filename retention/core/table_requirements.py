@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.counter_names import OPEN_BASE, name_of
-from retention.core.inventory import EPOCH, Counters
+from retention.core.counters import EPOCH, Counters
 from retention.errors import StalePlanError
 from retention.schemas.bounds import MAX_SEQ
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.counter_names import BATCH, NEXT_SEQ, OPEN_BASE, REMOVED, name_of
-from retention.core.inventory import (
+from retention.core.counters import (
     ARCHIVE_HEAD,
     CLAIMS,
     CONSUMERS,

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap64
 
-from retention.core.inventory import DataFile, ReadCount
+from retention.core.inventory import DataFile
+from retention.core.read_count import ReadCount
 from retention.core.seq_ranges import in_ranges
 from retention.core.vector_paths import VectorPlace, data_path, vector_place
 from retention.datafile.footers import compressed_bytes

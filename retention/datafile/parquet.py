@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.inventory import DataFile, ReadCount
+from retention.core.inventory import DataFile
+from retention.core.read_count import ReadCount
 from retention.core.seq_ranges import columns_with_seq, visible_rows
 from retention.core.spoken_commands import given_up
 from retention.core.wording import counted

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from retention.core.inventory import DataFile, ReadCount, SeqRanges
+from retention.core.inventory import DataFile, SeqRanges
 from retention.core.plain_strings import without_views
+from retention.core.read_count import ReadCount
 from retention.core.seq_ranges import in_ranges, ranges_in, union_of_ranges
 from retention.datafile.copied_groups import CopiedGroups, copied_groups, write_parts
 from retention.datafile.cut_payloads import CutGroup

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.schemas.deadlines import NEVER
 from retention.schemas.files import RowSizes, RowStats
-from retention.schemas.messages import NEVER
 
 
 def row_stats(rows: pa.Table) -> RowStats:

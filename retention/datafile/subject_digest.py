@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.schemas.files import SUBJECT_COUNTS
+from retention.storage import files
 from retention.storage.checksum import stripped, with_hash
 from retention.storage.crash_points import Step
 from retention.storage.sidecar import Sidecar, SidecarLabel, SidecarRecord
@@ -156,6 +157,6 @@ class _DigestCodec:
         """Write a digest."""
         sink.write(pack(value))
 
-    def read(self, source: pa.NativeFile) -> SidecarRecord[SubjectDigest]:
+    def read(self, place: str) -> SidecarRecord[SubjectDigest]:
         """Read a digest."""
-        return SidecarRecord(SidecarLabel(), unpack(source.read()))
+        return SidecarRecord(SidecarLabel(), unpack(files.read_unchanging(place) or b""))

@@ -40,11 +40,11 @@ class RecordedConsumer:
         """
         self.name = name
         self._opened = opened
-        self._table = ConsumerTable(opened.root, opened.store.lifetime().generation)
+        self._table = ConsumerTable(opened.root, opened.table.lifetime().generation)
         self._place = files.join(opened.root, "_retention", f"consumer-{path_name(name)}.lease")
         if not self._is_there() and name in {consumer.name for consumer in opened.config.consumers}:
             edit_declared(opened)
-            self._table = ConsumerTable(opened.root, opened.store.lifetime().generation)
+            self._table = ConsumerTable(opened.root, opened.table.lifetime().generation)
         if not self._is_there():
             raise no_consumer(opened.name, name)
         _refuse_others(opened.name, self.config())
@@ -105,7 +105,7 @@ class RecordedConsumer:
             yield
 
     def _is_there(self) -> bool:
-        if not self._opened.store.exists():
+        if not self._opened.table.exists():
             return False
         counters = self._opened.store.snapshot().counters
         return self.name in {record.consumer for record in self._table.live(counters)}

@@ -53,7 +53,7 @@ def subscribe(wanted: Subscription, streams: Collection[OpenedStream]) -> BatchC
 def _existing(opened: OpenedStream, name: str) -> ConsumerConfig | None:
     """The configuration of the consumer of that name: as stored, otherwise as the stream's configuration lists it."""
     known = {consumer.name: consumer for consumer in opened.config.consumers}
-    if opened.store.exists():
+    if opened.table.exists():
         records = ConsumerTable(opened.root).live(opened.store.snapshot().counters)
         known |= {record.consumer: ConsumerConfig(**record.config) for record in records}
     return known.get(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from retention.context.context import OpenedStream
-from retention.core.inventory import Counters
+from retention.core.counters import Counters
 from retention.doctor.finding import Finding, ok
 from retention.stores.layout import (
     CLAIMING_VERSION,
@@ -25,7 +25,7 @@ _SINCE = {
 def check_releases(opened: OpenedStream) -> Iterator[Finding]:
     """Report the releases that can read an existing stream."""
     record = check_format(opened.layout, opened.config.format)
-    if record is None or not opened.store.exists():
+    if record is None or not opened.table.exists():
         return
     linked = (
         _linked(opened.store.snapshot().counters)

@@ -108,7 +108,7 @@ def _unfit(unfit: Sequence[Unfit], name: str) -> Finding:
 
 
 def _consumers(opened: OpenedStream) -> Iterator[Finding]:
-    if not opened.config.policy().asks_consumers or not opened.store.exists():
+    if not opened.config.policy().asks_consumers or not opened.table.exists():
         return
     inventory = opened.store.inventory(opened.store.snapshot())
     count = len(consumer_snapshot_of(opened, inventory, opened.clock()).interests)
@@ -139,7 +139,7 @@ def _unfinished_work(table: Inspection, name: str) -> Iterator[Finding]:
 
 def _writers(opened: OpenedStream) -> Iterator[Finding]:
     layout = opened.layout
-    if not files.is_remote(opened.root) or not opened.store.exists():
+    if not files.is_remote(opened.root) or not opened.table.exists():
         return
     newest = versions(layout)[0][-1]
     commit = next(unconditional_commits(layout, newest), None)
@@ -158,7 +158,7 @@ def _writers(opened: OpenedStream) -> Iterator[Finding]:
 
 def _times(opened: OpenedStream) -> Iterator[Finding]:
     topic = opened.config.policy().topic
-    if topic is None or not opened.store.exists():
+    if topic is None or not opened.table.exists():
         return
     for stamped in plan_topic_table(opened, topic, opened.clock()).plan.ahead:
         yield warning(

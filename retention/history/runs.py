@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from retention.core import run_names
-from retention.core.inventory import Counters
+from retention.core.counters import Counters
 from retention.core.run_names import RunName
 from retention.core.subjects import path_name
 from retention.errors import RefusedError

@@ -206,7 +206,7 @@ def ready_tail(opened: OpenedStream) -> Tail:
 
 
 def _create_unless_dropped(opened: OpenedStream) -> None:
-    if opened.store.lifetime().dropped_ns is None:
+    if opened.table.lifetime().dropped_ns is None:
         opened.store.create()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from retention.core.inventory import Counters
+from retention.core.counters import Counters
 from retention.core.units import INT64_MAX
 from retention.errors import RefusedError, UsageError
 from retention.layout.partitioner import TURN

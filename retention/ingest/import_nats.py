@@ -150,7 +150,7 @@ def _keep_consumers(opened: OpenedStream, consumers: Sequence[ConsumerRecord]) -
     """Keep consumers before the commit: without it they have no effect, and after it no release can miss one."""
     # Not before a new table replaces a dropped one, whose consumers `undo` would miss.
     opened.store.create()
-    table = ConsumerTable(opened.root, opened.store.lifetime().generation)
+    table = ConsumerTable(opened.root, opened.table.lifetime().generation)
     for record in consumers:
         table.update(record.consumer, partial(_in_place_of, record))
     if consumers:

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from retention.config.checks.consumer_filters import filters_of, has_wildcard_look_alike
 from retention.context.context import OpenedStream
-from retention.core.inventory import Counters
+from retention.core.counters import Counters
 from retention.core.subjects import matching_mask
 from retention.stores.consumer_table import ConsumerTable
 

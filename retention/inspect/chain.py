@@ -29,7 +29,7 @@ def chain_of(opened: OpenedStream) -> Chain:
 
 def _counter(opened: OpenedStream) -> int | None:
     """The number of the last link that a table has; None: there is no table."""
-    return opened.store.snapshot().counters.history_head if opened.store.exists() else None
+    return opened.store.snapshot().counters.history_head if opened.table.exists() else None
 
 
 def chain_of_table(table: OpenedTable) -> Chain:

@@ -70,7 +70,7 @@ def stored_consumers(opened: OpenedStream) -> list[ConsumerRecord]:
     Raises:
         DamagedError: a consumer's record is damaged.
     """
-    if not opened.store.exists():
+    if not opened.table.exists():
         return []
     return ConsumerTable(opened.root).live(opened.store.snapshot().counters)
 

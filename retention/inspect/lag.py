@@ -97,7 +97,7 @@ def lag_of(opened: OpenedStream, as_of_ns: int) -> Lag | None:
 
 def look(opened: OpenedStream, as_of_ns: int) -> LagReading:
     """The lag as from `lag_of`, with its files, and the instant until which there is none."""
-    if not opened.store.exists():
+    if not opened.table.exists():
         return LagReading(NO_LAG, FILE_STATS.empty_table())
     topic = opened.config.topic
     if topic is not None:

@@ -127,9 +127,9 @@ def measure(opened: OpenedStream, as_of_ns: int) -> Measures:
 def _version_token(opened: OpenedStream) -> VersionToken | None:
     """The token of the state, if it alone determines the measures; None: they depend on offsets or consumers too."""
     policy = opened.config.policy()
-    if policy.topic is not None or policy.asks_consumers or not opened.store.exists():
+    if policy.topic is not None or policy.asks_consumers or not opened.table.exists():
         return None
-    return opened.store.version_token() or _token(opened.store.snapshot())
+    return opened.table.version_token() or _token(opened.store.snapshot())
 
 
 def _token(snapshot: Snapshot) -> VersionToken | None:

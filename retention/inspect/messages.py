@@ -41,7 +41,7 @@ def read_messages(opened: OpenedStream, wanted: Selection) -> Iterator[pa.Table]
         DamagedError: a file cannot be read.
     """
     check_filter(wanted.subject)
-    if not opened.store.exists():
+    if not opened.table.exists():
         return iter(())
     files = opened.store.inventory(opened.store.snapshot()).files
     spans = spans_of(files)

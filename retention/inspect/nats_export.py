@@ -14,8 +14,8 @@ from retention.config.server_json import server_config
 from retention.context.context import OpenedStream
 from retention.context.position import locate, next_seq_without_table
 from retention.context.topic import refuse_topic
+from retention.core.counters import Counters
 from retention.core.display import Displayed
-from retention.core.inventory import Counters
 from retention.core.message_rows import Storage
 from retention.core.spoken_commands import command
 from retention.core.units import format_instant
@@ -111,7 +111,7 @@ def _written(opened: OpenedStream, archive: str, request: str) -> dict[str, Any]
     """Write the request, then the archive, which appears once complete; return the state at its beginning."""
     stored, counters, subjects = FILE_STATS.empty_table(), Counters(), 0
     next_seq = next_seq_without_table(opened)
-    if opened.store.exists():
+    if opened.table.exists():
         position = locate(opened)
         stored, next_seq = position.inventory.files, position.next_seq
         subjects = count_subjects(opened, position.inventory)

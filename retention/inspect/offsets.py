@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from retention.context.context import OpenedStream
+from retention.core.counters import Counters
 from retention.core.display import Displayed
-from retention.core.inventory import Counters
 from retention.core.json_object import JsonObject
 from retention.interest.commit_offsets import offsets_of, stored_offset
 from retention.stores.offset_table import Reader, StoredOffset

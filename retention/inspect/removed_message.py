@@ -20,7 +20,8 @@ from retention.plan.explanation import Explanation
 from retention.planners.plan_rows import MessageRef
 from retention.rules import RULES
 from retention.rules.facts import spell_age
-from retention.schemas.messages import NEVER, RULE_COLUMNS
+from retention.schemas.deadlines import NEVER
+from retention.schemas.messages import RULE_COLUMNS
 
 
 @dataclass(frozen=True)

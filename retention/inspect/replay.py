@@ -47,7 +47,7 @@ def replay_stream(opened: OpenedStream, engines: Engines, request: ReplayRequest
 
 
 def _inventory(opened: OpenedStream, engines: Engines) -> Inventory:
-    if not opened.store.exists():
+    if not opened.table.exists():
         raise UsageError(
             f"{opened.name}: it holds nothing to replay; write to it first, or restore it"
         )

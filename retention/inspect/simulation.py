@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 from retention.config import StreamConfig
 from retention.config.changed import changed_stream, replay_settings
 from retention.context.context import OpenedStream
-from retention.core.inventory import Inventory, ReadCount
+from retention.core.inventory import Inventory
 from retention.core.policy import Policy, describe
+from retention.core.read_count import ReadCount
 from retention.engines.select import Engines
 from retention.errors import RefusedError, UsageError
 from retention.plan.estimate_bounds import Estimate
@@ -176,7 +177,7 @@ def simulate(opened: OpenedStream, engines: Engines, request: SimulationRequest)
 
 def _read(opened: OpenedStream) -> tuple[TopicTable | None, Inventory]:
     """The topic, if it is one, and its inventory or the stream's."""
-    if not opened.store.exists():
+    if not opened.table.exists():
         raise UsageError(
             f"{opened.name}: it holds nothing to simulate on; write to it first, or restore it"
         )

@@ -161,7 +161,7 @@ def _missing_erasures(opened: OpenedStream) -> tuple[str, ...]:
 def _state_of(opened: OpenedStream, as_of_ns: int) -> State:
     if opened.config.topic is not None:
         return _of_topic(opened, opened.config.topic, as_of_ns)
-    if not opened.store.exists():
+    if not opened.table.exists():
         return _empty(opened)
     position = locate(opened)
     files = position.inventory.files
@@ -187,7 +187,7 @@ def _state_of(opened: OpenedStream, as_of_ns: int) -> State:
 
 
 def _of_topic(opened: OpenedStream, topic: TopicConfig, as_of_ns: int) -> State:
-    if not opened.store.exists():
+    if not opened.table.exists():
         return replace(_empty(opened), topic=topic_state_of(opened, topic, None))
     planning = plan_topic_table(opened, topic.policy(), as_of_ns)
     files, counters = planning.inventory.files, planning.inventory.counters

@@ -33,7 +33,7 @@ def largest_subjects(opened: OpenedStream, most: int) -> list[SubjectSize] | Non
         DamagedError: a data file whose digest is lost cannot be read.
     """
     files = FILE_STATS.empty_table()
-    if opened.store.exists():
+    if opened.table.exists():
         files = opened.store.inventory(opened.store.snapshot()).files
     totals, pending = _TOTAL.empty_table(), list[pa.Table]()
     for counts in counts_in_pieces(opened.store, files):

@@ -79,7 +79,7 @@ def count_topic(opened: OpenedStream) -> TopicCounts:
         RefusedError, DamagedError: as planning a pass.
     """
     topic = topic_of(opened)
-    if not opened.store.exists():
+    if not opened.table.exists():
         return TopicCounts(opened.name, topic.stream, tuple(no_counts(topic.partitions)))
     inventory = with_floors(opened, opened.store.inventory(opened.store.snapshot()))
     segments = segments_of(inventory.files, inventory.counters.open_base, topic.partitions)

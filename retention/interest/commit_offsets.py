@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from retention.context.context import OpenedStream
 from retention.context.topic import refuse_partition, topic_of
-from retention.core.inventory import Counters
+from retention.core.counters import Counters
 from retention.core.spoken_commands import command
 from retention.errors import UsageError
 from retention.history.runs import history_of
@@ -226,5 +226,5 @@ def lower_watermarks(opened: OpenedStream, restored: pa.Table, epoch: int) -> No
 
 def _counters(opened: OpenedStream) -> Counters:
     """The counters of the table, which need not exist, raised to the highest offset ever assigned."""
-    counters = opened.store.snapshot().counters if opened.store.exists() else Counters()
+    counters = opened.store.snapshot().counters if opened.table.exists() else Counters()
     return history_of(opened.warehouse, opened.name).above(counters)

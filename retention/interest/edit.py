@@ -40,7 +40,7 @@ def edit_consumer(opened: OpenedStream, consumer: str, change: Change) -> Consum
         DamagedError: its record cannot be read.
     """
     opened.store.create()
-    table = ConsumerTable(opened.root, opened.store.lifetime().generation)
+    table = ConsumerTable(opened.root, opened.table.lifetime().generation)
     record = table.update(consumer, change)
     if record.counted:
         return record
@@ -64,7 +64,7 @@ def edit_declared(opened: OpenedStream) -> None:
         BusyError: as `edit_consumer`.
     """
     if opened.config.consumers:
-        if opened.store.exists():
+        if opened.table.exists():
             ConsumerTable(opened.root).refuse_lost(opened.store.snapshot().counters)
         put_consumers(opened, opened.config.consumers)
 
@@ -172,7 +172,7 @@ def delete_consumer(opened: OpenedStream, consumer: str) -> ConsumerRecord:
         UsageError: there is no such consumer.
         BusyError, DamagedError: as `edit_consumer`.
     """
-    table = ConsumerTable(opened.root, opened.store.lifetime().generation)
+    table = ConsumerTable(opened.root, opened.table.lifetime().generation)
     stored = table.read(consumer)
     if stored is None or (stored.deleted and stored.counted):
         raise no_consumer(opened.name, consumer)

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.spans import Array
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 
 SMALL_BYTES = 64 << 10
 """The minimum bytes, by the broker's accounting, that justify a separate file."""

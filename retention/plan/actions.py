@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -11,15 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.plan.identity import identity, part_digests
 from retention.plan.removed_ranges import FileRanges, RemovedRanges
-from retention.plan.rule_rows import rule_counts
+from retention.plan.rule_rows import messages_by_rule, rule_counts
 from retention.schemas.empty import empty_table
-from retention.schemas.plan import (
-    PLANNED_FILES,
-    PLANNED_MARKERS,
-    PLANNED_RULES,
-    RULE_NAMES,
-)
+from retention.schemas.plan import PLANNED_FILES, PLANNED_MARKERS, PLANNED_RULES
+from retention.schemas.rule_names import RULE_NAMES
 
 if TYPE_CHECKING:
     from retention.core.spans import Array
@@ -87,6 +84,41 @@ class Actions:
     """Sequences used by markers (including markers evicted again) or skipped by a purge: the first,
     and the next after the last; None: the next sequence is unchanged."""
 
+    @property
+    def removed_messages(self) -> int:
+        """The number of messages to remove."""
+        return _total(self.files["removed_messages"])
+
+    @property
+    def removed_bytes(self) -> int:
+        """The bytes to remove, by the broker's accounting."""
+        return _total(self.files["removed_bytes"])
+
+    @property
+    def bytes_rewritten(self) -> int:
+        """The lengths of the files that lose some of their messages, as they are now."""
+        return _total(self.rewrite.files["file_bytes"])
+
+    @cached_property
+    def by_rule(self) -> dict[str, int]:
+        """Messages to remove, by rule; rules that remove none are omitted."""
+        return messages_by_rule(self.rules)
+
+    def by_rule_of(self, files: pa.Array) -> dict[str, int]:
+        """Messages to remove from files at some paths, by rule; rules that remove none are omitted."""
+        numbers = pc.indices_nonzero(pc.is_in(self.files["path"], value_set=files))
+        return messages_by_rule(self.rules.filter(pc.is_in(self.rules["file"], value_set=numbers)))
+
+    def identity(self, header: Mapping[str, object]) -> str:
+        """The identity of a plan with these actions under a header, as `plan.identity`."""
+        tables = (self.files, self.rules, self.markers)
+        return identity(header, tables, part_digests(self.files, self.removed))
+
+    @property
+    def removal(self) -> str:
+        """The identity of the removal alone: files, messages and rules."""
+        return identity({}, (self.files, self.rules), part_digests(self.files, self.removed))
+
     def __iter__(self) -> Iterator[Action]:
         """Iterate over the kinds of action, each with all its files; kinds without effect are skipped."""
         to_files = (self.drop, self.rewrite)
@@ -121,3 +153,7 @@ class Actions:
         """The files with an action, and their row numbers in `files`."""
         mask = pc.equal(self.files["action"], action)
         return self.files.filter(mask), np.flatnonzero(mask.to_numpy())
+
+
+def _total(column: pa.ChunkedArray) -> int:
+    return int(pc.sum(column, min_count=0).as_py())

@@ -14,7 +14,7 @@ from retention.core.policy import Policy
 from retention.core.row_numbers import rows_at
 from retention.core.spans import Array, Spans
 from retention.plan.actions import DROP, REWRITE, Actions
-from retention.plan.cause import cause_of_files, cause_of_pass
+from retention.plan.cause_files import cause_of_files, cause_of_pass
 from retention.plan.header import Header, Pins, SegmentCounts
 from retention.plan.plan import Plan
 from retention.plan.remaining import KeptFromRelease, RemainingMessages

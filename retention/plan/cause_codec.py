@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.spans import Array
-from retention.plan.cause import Cause, CauseFiles, Remaining
+from retention.plan.cause import Cause
+from retention.plan.cause_files import CauseFiles, Remaining
 from retention.plan.consumer_snapshot import ConsumerSnapshot, pins_as_json, pins_from_json
 from retention.plan.loaded_ranges import loaded_ranges
 from retention.ports import TailTotals

@@ -9,7 +9,7 @@ from retention.core.json_object import JsonObject
 from retention.core.policy import Policy
 from retention.core.units import DAY, HOUR, WEEK
 from retention.ports import TailTotals
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 
 HORIZONS_NS = (HOUR, DAY, WEEK, 30 * DAY)
 """Horizons of forecasts, nanoseconds ahead."""

@@ -16,7 +16,7 @@ from retention.rules.jetstream.next_due import next_due
 from retention.rules.jetstream.prefix_scan import ends_in_prefix, prefix_policy
 from retention.rules.jetstream.split_spans import decide_at
 from retention.rules.rule import TimedRule
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 
 _NO_TAIL = TailTotals()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from retention.core.inventory import ReadCount
 from retention.core.policy import Policy
+from retention.core.read_count import ReadCount
 from retention.plan.consumer_snapshot import Pin
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
@@ -13,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.plan.header_digest import header_digest
 from retention.plan.removed_ranges import RemovedRanges
-from retention.schemas.plan import RULE_NAMES
+from retention.schemas.rule_names import RULE_NAMES
 
 if TYPE_CHECKING:
     from retention.core.spans import Array
@@ -33,8 +33,7 @@ def identity(
         tables: the actions, file by file; each table has a fixed shape, with columns of numbers or texts.
         parts: digests of the ranges removed within files, `part_digests`.
     """
-    canonical = json.dumps(header, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    digest = hashlib.sha256(canonical.encode())
+    digest = header_digest(header)
     for table in tables:
         digest.update(table.num_rows.to_bytes(8, "little"))
         for column in table.columns:

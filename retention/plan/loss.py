@@ -7,26 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow.compute as pc
 
-from retention.core.removal_guards import NO_GUARDS, RemovalGuards
 from retention.plan.cause import Cause
 from retention.plan.plan import Plan
 
 if TYPE_CHECKING:
     from retention.core.spans import Array
-    from retention.rules.removal_guards import GuardFinding, Loss
-
-
-def findings_of(guards: RemovalGuards, plan: Plan) -> tuple[GuardFinding, ...]:
-    """List the guards that a plan exceeds; none for a requested removal.
-
-    Raises:
-        DamagedError: as `loss_of`.
-    """
-    if plan.header.request is not None or guards == NO_GUARDS:
-        return ()
-    from retention.rules.removal_guards import guard_findings
-
-    return guard_findings(guards, loss_of(plan))
+    from retention.rules.removal_guards import Loss
 
 
 def loss_of(plan: Plan) -> Loss:
@@ -45,7 +31,7 @@ def loss_of(plan: Plan) -> Loss:
     if not plan.actions.files.num_rows:
         return Loss()
     cause = plan.cause
-    left, _ = cause.remaining_of(np.arange(cause.files.num_rows))
+    left, _ = cause.made_from.remaining_of(np.arange(cause.files.num_rows))
     touched = _rows_of(plan, cause)
     return Loss(
         plan.removed_messages - _released(cause, "messages", touched),

@@ -7,22 +7,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from retention.core.policy import Policy
-from retention.plan.actions import REWRITE, Actions
 from retention.plan.cause import Cause
 from retention.plan.consumer_snapshot import pins_as_json
 from retention.plan.forecast import NOTHING_FORETOLD, Forecast
 from retention.plan.header import Header, Pins
-from retention.plan.identity import identity, part_digests
-from retention.plan.rule_rows import rule_numbers
-from retention.schemas.plan import RULE_NAMES
+from retention.plan.header_digest import identity_of_nothing
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from retention.core.dropped import StreamDrop
+    from retention.plan.actions import Actions
     from retention.plan.ahead_of_clock import AheadOfClock
     from retention.plan.lowered import LoweredLimit
     from retention.plan.overdue import Overdue
@@ -38,7 +34,8 @@ class Plan:
 
     header: Header
     pins: Pins = field(default_factory=Pins)
-    actions: Actions = field(default_factory=Actions)
+    actions_if_any: Actions | None = None
+    """The actions; None: it changes nothing, which many plans do, and needs no tables."""
     cause: Cause = field(default_factory=Cause)
     """The inputs that explain the plan; not part of its identity."""
     forecast: Forecast = NOTHING_FORETOLD
@@ -62,43 +59,57 @@ class Plan:
     lowered: tuple[LoweredLimit, ...] = ()
     """Limits lowered since the last pass; neither part of its identity nor of a saved plan."""
 
+    @cached_property
+    def actions(self) -> Actions:
+        """The actions, without rows if it changes nothing."""
+        from retention.plan.actions import Actions
+
+        return self.actions_if_any or Actions()
+
     @property
     def is_empty(self) -> bool:
         """Whether nothing would change."""
-        return self.actions.files.num_rows == 0 and not self.sets_sequences
+        touches = self.actions_if_any is not None and self.actions_if_any.files.num_rows > 0
+        return not touches and not self.sets_sequences
 
     @property
     def sets_sequences(self) -> bool:
         """Whether it sets the next sequence, so that new messages invalidate it."""
-        return self.actions.sequences is not None or self.header.begins_epoch
+        return self.sequences is not None or self.header.begins_epoch
+
+    @property
+    def sequences(self) -> tuple[int, int] | None:
+        """The sequences that it uses or skips: the first, and the next after the last; None: it uses none."""
+        return None if self.actions_if_any is None else self.actions_if_any.sequences
+
+    @property
+    def markers(self) -> int:
+        """The number of delete markers to write."""
+        return 0 if self.actions_if_any is None else self.actions_if_any.markers.num_rows
 
     @property
     def removed_messages(self) -> int:
         """The number of messages to remove."""
-        return _total(self.actions.files["removed_messages"])
+        return 0 if self.actions_if_any is None else self.actions_if_any.removed_messages
 
     @property
     def removed_bytes(self) -> int:
         """The bytes to remove, by the broker's accounting."""
-        return _total(self.actions.files["removed_bytes"])
+        return 0 if self.actions_if_any is None else self.actions_if_any.removed_bytes
 
     @property
     def bytes_rewritten(self) -> int:
         """The lengths of the files that lose some of their messages, as they are now."""
-        files = self.actions.files
-        return _total(files.filter(pc.equal(files["action"], REWRITE))["file_bytes"])
+        return 0 if self.actions_if_any is None else self.actions_if_any.bytes_rewritten
 
-    @cached_property
+    @property
     def by_rule(self) -> dict[str, int]:
         """Messages to remove, by rule; rules that remove none are omitted."""
-        return rules_of(self.actions.rules)
+        return {} if self.actions_if_any is None else self.actions_if_any.by_rule
 
     def by_rule_of(self, files: pa.Array) -> dict[str, int]:
         """Messages to remove from files at some paths, by rule; rules that remove none are omitted."""
-        numbers = pc.indices_nonzero(pc.is_in(self.actions.files["path"], value_set=files))
-        return rules_of(
-            self.actions.rules.filter(pc.is_in(self.actions.rules["file"], value_set=numbers))
-        )
+        return {} if self.actions_if_any is None else self.actions_if_any.by_rule_of(files)
 
     @property
     def held_as_json(self) -> dict[str, object] | None:
@@ -112,19 +123,13 @@ class Plan:
 
         It covers everything that a run uses of the plan, including numbers only for the run history.
         """
-        tables = (self.actions.files, self.actions.rules, self.actions.markers)
-        return identity(
-            self._header(), tables, part_digests(self.actions.files, self.actions.removed)
-        )
+        if self.actions_if_any is None:
+            return identity_of_nothing(self._header())
+        return self.actions_if_any.identity(self._header())
 
     def removes_as(self, other: Plan) -> bool:
         """Whether another plan removes the same messages of the same files by the same rules."""
-        return self._removal == other._removal
-
-    @property
-    def _removal(self) -> str:
-        tables = (self.actions.files, self.actions.rules)
-        return identity({}, tables, part_digests(self.actions.files, self.actions.removed))
+        return self.actions.removal == other.actions.removal
 
     def _header(self) -> dict[str, object]:
         optional: dict[str, object] = {}
@@ -147,7 +152,7 @@ class Plan:
             "table_id": self.header.table_id,
             "as_of_ns": self.header.as_of_ns,
             "policy": self.header.policy.as_json(),
-            "sequences": self.actions.sequences,
+            "sequences": self.sequences,
         }
 
     def summary(self) -> dict[str, object]:
@@ -164,7 +169,7 @@ class Plan:
             "removed_bytes": self.removed_bytes,
             "by_rule": self.by_rule,
             "segments": vars(self.header.segments),
-            "markers": self.actions.markers.num_rows,
+            "markers": self.markers,
             "deleted_consumers": [pin.consumer for pin in self.pins.expired],
         }
 
@@ -172,14 +177,3 @@ class Plan:
 def empty_plan(stream: str, as_of_ns: int, policy: Policy) -> Plan:
     """The plan of an empty stream."""
     return Plan(Header(stream, table_id="", version=-1, as_of_ns=as_of_ns, policy=policy))
-
-
-def rules_of(rows: pa.Table) -> dict[str, int]:
-    """Messages by rule, in the order of a pass, from `PLANNED_RULES` rows."""
-    counts = np.zeros(len(RULE_NAMES), dtype=np.int64)
-    np.add.at(counts, rule_numbers(rows["rule"]), rows["messages"].to_numpy())
-    return {rule: count for rule, count in zip(RULE_NAMES, counts.tolist(), strict=True) if count}
-
-
-def _total(column: pa.ChunkedArray) -> int:
-    return int(pc.sum(column, min_count=0).as_py())

@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.documents import judge
-from retention.core.file_records import check_columns, check_file_records
-from retention.core.inventory import ReadCount
 from retention.core.policy import policy_from_json
+from retention.core.read_count import ReadCount
+from retention.core.record_tables import check_columns, check_file_records
 from retention.core.stored_documents import PlanHeader
 from retention.errors import DamagedError, RefusedError, StalePlanError, UsageError
 from retention.plan.actions import DROP, REWRITE, Actions
-from retention.plan.cause import CauseFiles
 from retention.plan.cause_codec import cause_as_json, cause_files, cause_from, cause_tables
+from retention.plan.cause_files import CauseFiles
 from retention.plan.consumer_snapshot import pins_as_json, pins_from_json
 from retention.plan.header import Header, Pins, SegmentCounts
 from retention.plan.loaded_ranges import loaded_ranges

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from retention.core.json_object import JsonObject
 from retention.core.policy import HoldAction
 from retention.rules.row_verdicts import ANYBODY
-from retention.schemas.plan import RULE_NAMES
+from retention.schemas.rule_names import RULE_NAMES
 
 
 @dataclass(frozen=True)

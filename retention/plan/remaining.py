@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.inventory import Inventory, ReadCount
+from retention.core.inventory import Inventory
+from retention.core.read_count import ReadCount
 from retention.core.seq_ranges import in_ranges, ranges_in
 from retention.core.spans import Array, Spans
 from retention.plan.removed_ranges import FileRanges, RemovedRanges

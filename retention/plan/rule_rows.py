@@ -9,14 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.schemas.plan import (
-    PLANNED_PARTS,
-    PLANNED_RULES,
-    REMOVED_RANGES,
-    RULE,
-    RULE_NAMES,
-    RULE_NUMBER,
-)
+from retention.schemas.plan import PLANNED_PARTS, PLANNED_RULES, REMOVED_RANGES, RULE, RULE_NUMBER
+from retention.schemas.rule_names import RULE_NAMES
 
 if TYPE_CHECKING:
     from retention.core.spans import Array
@@ -72,6 +66,13 @@ def rule_counts(rows: pa.Table, files: int) -> Array:
     at = (rows["file"].to_numpy(), rule_numbers(rows["rule"]))
     np.add.at(counts, at, rows["messages"].to_numpy())
     return counts
+
+
+def messages_by_rule(rows: pa.Table) -> dict[str, int]:
+    """Messages by rule, in the order of a pass, from `PLANNED_RULES` rows; rules without any are omitted."""
+    counts = np.zeros(len(RULE_NAMES), dtype=np.int64)
+    np.add.at(counts, rule_numbers(rows["rule"]), rows["messages"].to_numpy())
+    return {rule: count for rule, count in zip(RULE_NAMES, counts.tolist(), strict=True) if count}
 
 
 def planned_parts(ranges: pa.Table) -> pa.Table:

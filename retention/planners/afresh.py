@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 
 from retention.context.context import OpenedStream
-from retention.core.inventory import ReadCount
+from retention.core.read_count import ReadCount
 from retention.engines.select import Engines
 from retention.plan.forecast import Forecast
 from retention.planners.probe import StoredRows
@@ -15,7 +15,7 @@ from retention.planners.table import gather, plan_table
 from retention.ports import IncrementalInventory, Snapshot, VersionToken
 from retention.rules.jetstream.evaluate import reaches_all
 from retention.rules.jetstream.next_due import next_due
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 from retention.stores.sidecar.next_due import NextDue, remember
 
 _FIRST_FILES = 2_000

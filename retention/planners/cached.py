@@ -66,7 +66,7 @@ def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
 def uncached_plan(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned | None:
     """The pass over a missing stream, over a topic (which has its own cache), or one that replays; else None."""
     policy = opened.config.policy()
-    if not opened.store.exists():
+    if not opened.table.exists():
         from retention.context.dropped import dropped_of
 
         plan = empty_plan(opened.name, as_of_ns, policy)
@@ -92,7 +92,7 @@ def token_of(opened: OpenedStream) -> VersionToken | None:
     """
     if opened.config.policy().asks_consumers or has_hold_records(opened):
         return None
-    return opened.store.version_token()
+    return opened.table.version_token()
 
 
 def recalled(opened: OpenedStream, token: VersionToken | None, as_of_ns: int) -> Remembered | None:

@@ -13,7 +13,7 @@ from retention.config.keeping import Compaction
 from retention.core.inventory import Inventory
 from retention.core.spans import Array, Spans, by_segment, spans_of
 from retention.plan.compaction import CompactionPlan, Merge, Reason
-from retention.stores.layout import merged_mask
+from retention.stores.file_paths import merged_mask
 
 NO_HIDDEN_ROWS: Mapping[str, int] = {}
 """The hidden rows of a table without deletion vectors."""

@@ -7,8 +7,8 @@ from functools import partial
 
 import pyarrow as pa
 
-from retention.core.inventory import ReadCount
 from retention.core.policy import ConsumerProtection
+from retention.core.read_count import ReadCount
 from retention.plan.consumer_snapshot import ConsumerSnapshot
 from retention.plan.protected import ProtectedMessages, sum_protected
 from retention.planners.rows import SpanRowsReader

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.inventory import ReadCount
 from retention.core.policy import Policy
+from retention.core.read_count import ReadCount
 from retention.core.spans import Array
 from retention.plan.removed_ranges import settled_counts
 from retention.planners.rows import SpanRowsReader

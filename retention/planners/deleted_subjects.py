@@ -10,15 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
-from retention.core.inventory import DataFile, ReadCount
+from retention.core.inventory import DataFile
 from retention.core.labels import labelled
+from retention.core.read_count import ReadCount
 from retention.engines.select import Engines
 from retention.plan.remaining import RemainingMessages, RemainingRow
 from retention.planners.rows import Deletions, StreamRows
 from retention.rules.deleted_subjects import DeletedSubjects, deleted_subjects_of
 from retention.rules.digest_batches import for_lookups
+from retention.schemas.deadlines import NEVER
 from retention.schemas.files import DELETIONS, SUBJECT_COUNTS_OF_FILES
-from retention.schemas.messages import NEVER
 from retention.storage.files import read_parallelism
 from retention.storage.parallel import in_threads
 from retention.stores.sidecar.deletions import find_deletions, kept_deletions

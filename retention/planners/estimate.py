@@ -36,7 +36,7 @@ def estimate(opened: OpenedStream, as_of_ns: int) -> Estimate:
         RefusedError: files appended by another writer have no statistics yet.
     """
     policy = opened.config.policy()
-    if not opened.store.exists():
+    if not opened.table.exists():
         return exactly(empty_plan(opened.name, as_of_ns, policy))
     snapshot = opened.store.snapshot()
     refuse_undescribed(opened, snapshot)

@@ -30,7 +30,7 @@ from retention.planners.replayed import plan_replay
 from retention.planners.table import plan_table
 from retention.planners.topic import plan_topic_table
 from retention.ports import Snapshot
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 
 
 class Explainer(Protocol):
@@ -63,7 +63,7 @@ def explain(
         MissingMessageError: the stream has no message with that sequence.
         RefusedError, DamagedError: as planning.
     """
-    if opened.config.policy().mode == "replay" and opened.store.exists():
+    if opened.config.policy().mode == "replay" and opened.table.exists():
         replayed = plan_replay(opened, as_of_ns, engines)
         return with_fate(explain_by(opened, replayed.plan, (partition, seq)), replayed.gone)
     return explain_by(opened, _whole_plan(opened, as_of_ns, engines), (partition, seq))
@@ -72,7 +72,7 @@ def explain(
 def _whole_plan(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Plan:
     """The plan of a pass based on every file, without using the cache."""
     policy = opened.config.policy()
-    if not opened.store.exists():
+    if not opened.table.exists():
         return empty_plan(opened.name, as_of_ns, policy)
     if policy.topic is not None:
         return plan_topic_table(opened, policy.topic, as_of_ns).plan
@@ -127,7 +127,7 @@ def _explainer(plan: Plan) -> Explainer:
 def _elsewhere(opened: OpenedStream, plan: Plan, ref: MessageRef) -> Explanation:
     """Explain a message in no file of the plan."""
     explainer = _explainer(plan)
-    if not opened.store.exists():
+    if not opened.table.exists():
         raise explainer.missing(ref)
     message, snapshot = live_message(opened, ref)
     if message is None:

@@ -106,7 +106,7 @@ def removed_by(plan: Plan, around: MessageContext) -> tuple[bool, list[str]]:
     if plan.actions.files["action"][at].as_py() != DROP:
         rules = _around(plan.actions.removed.of_file(at), seq)["rule"].to_pylist()
         return len(rules) > 0, [RULES[rule] for rule in rules]
-    parts = _around(plan.cause.parts_of(around.number), seq)["rule"].to_pylist()
+    parts = _around(plan.cause.made_from.parts_of(around.number), seq)["rule"].to_pylist()
     if parts:
         return True, [RULES[parts[0]]]
     # A rule removes a number of messages from a span; its files share them in order, and only counts are known.
@@ -136,9 +136,9 @@ def _facts(rows: PlanRows, around: MessageContext) -> Facts:
     """Facts that rules compare, about a message and its neighbours."""
     plan, message = rows.plan, around.message
     partition, seq = message["partition"], message["seq"]
-    seqs, later = around.rows["seq"].to_numpy(), plan.cause.above(partition, seq)
+    seqs, later = around.rows["seq"].to_numpy(), plan.cause.made_from.above(partition, seq)
     newer = around.rows.filter(pa.array(seqs > seq))
-    messages, size = plan.cause.remaining_of(later)
+    messages, size = plan.cause.made_from.remaining_of(later)
     tail = plan.cause.tail
     on_subject = 0
     if plan.header.policy.max_msgs_per_subject is not None:

@@ -9,9 +9,10 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from retention.core.inventory import Inventory, ReadCount
+from retention.core.inventory import Inventory
 from retention.core.neighbours import runs_within
 from retention.core.policy import Unmatched
+from retention.core.read_count import ReadCount
 from retention.core.spans import Array, Spans, spans_of
 from retention.datafile.row_stats import row_stats, seq_and_size_stats
 from retention.datafile.subject_digest import MESSAGES_AT_ONCE, count_subjects

@@ -144,7 +144,7 @@ class PlanRows:
         """Count the subjects of a partition with a remaining message after `seq`."""
         cause = self.plan.cause
         above = pc.greater(cause.files["max_seq"], seq)
-        numbers = np.flatnonzero(pc.and_(cause.in_partition(partition), above).to_numpy())
+        numbers = np.flatnonzero(pc.and_(cause.made_from.in_partition(partition), above).to_numpy())
         counts, differs = self._counts(numbers)
         subjects = [counts.filter(pc.greater(counts["last_seq"], seq))["subject"]]
         for number in differs:
@@ -175,7 +175,7 @@ class PlanRows:
         files, subject = self.plan.cause.files, message["subject"]
         above = pc.greater_equal(files["max_seq"], message["seq"])
         numbers = np.flatnonzero(
-            pc.and_(self.plan.cause.in_partition(message["partition"]), above).to_numpy()
+            pc.and_(self.plan.cause.made_from.in_partition(message["partition"]), above).to_numpy()
         )
         counts = self.files.counts(files.take(pa.array(numbers)))
         named = counts.filter(pc.equal(counts["subject"], subject))
@@ -206,7 +206,7 @@ class PlanRows:
     def _stored(self, partition: int, first: int, last: int) -> tuple[pa.Table, Array]:
         """Rows of every file that overlaps `first` to `last`; for each row, its file's row number in the cause."""
         cause = self.plan.cause
-        numbers = cause.covering(partition, first, last)
+        numbers = cause.made_from.covering(partition, first, last)
         if not len(numbers):
             return pa.table({name: [] for name in RULE_COLUMNS}), numbers
         rows, of_row = self.files.read(cause.files.take(pa.array(numbers)), RULE_COLUMNS)
@@ -220,7 +220,7 @@ class PlanRows:
         seqs = rows["seq"].to_numpy()
         stays = cause.remaining.messages[numbers] > 0
         for number in np.unique(numbers).tolist():
-            parts = cause.parts_of(number, (retention,))
+            parts = cause.made_from.parts_of(number, (retention,))
             ranges = np.stack([parts["first_seq"].to_numpy(), parts["last_seq"].to_numpy()], axis=1)
             stays &= ~((numbers == number) & in_ranges(seqs, ranges))
         return rows.filter(pa.array(stays | (seqs == seq)))

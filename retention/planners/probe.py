@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from retention.context.context import OpenedStream
-from retention.core.inventory import DataFile, ReadCount
+from retention.core.inventory import DataFile
 from retention.core.labels import labelled
+from retention.core.read_count import ReadCount
 from retention.core.spans import Array, Spans
 from retention.datafile.parquet import read_columns
 from retention.engine_port import Engine

@@ -13,7 +13,8 @@ from retention.config import StreamConfig
 from retention.config.changed import replay_settings, replayed_as
 from retention.context.context import OpenedStream
 from retention.context.holds import holds_in_effect
-from retention.core.inventory import Inventory, ReadCount
+from retention.core.inventory import Inventory
+from retention.core.read_count import ReadCount
 from retention.core.spans import spans_of
 from retention.engines.select import Engines
 from retention.plan.build import make_removal, under_holds

@@ -108,7 +108,7 @@ def plan_removal(
     check_allowed(opened, request)
     if isinstance(request, DeleteSegments):
         refuse_partition(opened, request.partition)
-    if not opened.store.exists():
+    if not opened.table.exists():
         return Planned(_without_table(opened, request), {}, None)
     snapshot = opened.store.snapshot()
     if isinstance(request, DeleteSegments):
@@ -145,7 +145,7 @@ def plan_request(table: RequestTable, request: Request, vetoes: Sequence[Veto] =
         return replace(plan, header=replace(plan.header, begins_epoch=begins))
     if isinstance(request, Purge):
         sequences = requests.moved(request, next_seq(opened, table.inventory))
-        return replace(plan, actions=replace(plan.actions, sequences=sequences))
+        return replace(plan, actions_if_any=replace(plan.actions, sequences=sequences))
     return plan
 
 
@@ -174,7 +174,7 @@ def _without_table(opened: OpenedStream, request: Request) -> Plan:
         raise _not_there(opened, request.seqs, first, first)
     plan = empty_plan(opened.name, opened.clock(), opened.config.policy())
     actions = replace(plan.actions, sequences=requests.moved(request, first))
-    return replace(plan, header=replace(plan.header, request=request), actions=actions)
+    return replace(plan, header=replace(plan.header, request=request), actions_if_any=actions)
 
 
 def _purge(table: RequestTable, request: Purge) -> Verdicts:
@@ -230,7 +230,7 @@ _RULES: Mapping[type, Callable[[RequestTable, Any], Verdicts]] = {
 
 
 def _nothing_to_drop(opened: OpenedStream) -> str:
-    dropped_ns = opened.store.lifetime().dropped_ns
+    dropped_ns = opened.table.lifetime().dropped_ns
     if dropped_ns is None:
         return f"{opened.name}: nothing was ever written to it, so there is nothing to drop"
     return f"{opened.name}: was dropped already, at {format_instant(dropped_ns)}"

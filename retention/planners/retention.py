@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from retention.core.inventory import Inventory, ReadCount
+from retention.core.inventory import Inventory
 from retention.core.policy import Policy
+from retention.core.read_count import ReadCount
 from retention.core.spans import spans_of
 from retention.plan.build import make_plan, under_holds
 from retention.plan.consumer_snapshot import ConsumerSnapshot
@@ -161,7 +162,9 @@ def _conclude(
     made = replace(
         made,
         header=replace(made.header, read=read),
-        actions=replace(made.actions, markers=announced.markers, sequences=announced.sequences),
+        actions_if_any=replace(
+            made.actions, markers=announced.markers, sequences=announced.sequences
+        ),
         cause=replace(made.cause, refused=announced.refused),
     )
     made = under_holds(made, context.holds, announced.vetoed, remaining.kept)

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
-from retention.core.inventory import ReadCount
+from retention.core.read_count import ReadCount
 from retention.core.spans import Spans
 from retention.plan.remaining import RemainingMessages, RemainingRow
 from retention.rules.row_verdicts import SpanRows

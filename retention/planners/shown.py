@@ -8,9 +8,9 @@ from retention.config import StreamConfig
 from retention.context.context import OpenedStream
 from retention.core.labels import on_stream
 from retention.engines.select import Engines
+from retention.plan.exceeded_guards import findings_of
 from retention.plan.forecast import NOTHING_FORETOLD, Forecast, forecast_at, never_below
 from retention.plan.forecasting import forecast
-from retention.plan.loss import findings_of
 from retention.plan.plan import Plan
 from retention.planners.afresh import plan_state, remember_due
 from retention.planners.cached import recalled, token_of, uncached_plan

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from retention.core.integer_sort import lexsort
-from retention.core.inventory import ReadCount
 from retention.core.labels import labelled
+from retention.core.read_count import ReadCount
 from retention.core.spans import Array
 from retention.core.table_policy import Column
 from retention.delta.schema import Path, path_in_file

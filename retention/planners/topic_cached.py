@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from retention.context.context import OpenedStream
 from retention.context.hold_listing import has_hold_records
-from retention.core.inventory import ReadCount
+from retention.core.read_count import ReadCount
 from retention.core.topic_policy import TopicPolicy
 from retention.core.units import MICROSECOND
 from retention.plan.cause import Cause
@@ -17,7 +17,7 @@ from retention.plan.protected import ProtectedSegments
 from retention.planners.topic import TopicPlanning, pins_of, plan_topic_table
 from retention.ports import Snapshot, VersionToken
 from retention.rules.iggy.next_due import next_due
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 from retention.stores.offset_table import OffsetTable
 from retention.stores.sidecar import next_due as due
 
@@ -30,7 +30,7 @@ def plan_topic(
     Raises:
         RefusedError, DamagedError: as `plan_topic_table`.
     """
-    token = None if has_hold_records(opened) else opened.store.version_token()
+    token = None if has_hold_records(opened) else opened.table.version_token()
     known = None if token is None else _remembered(opened, token, topic, as_of_ns)
     if known is not None:
         return (*known, None)

@@ -16,7 +16,7 @@ from retention.plan.plan import Plan
 from retention.plots.charts import Chart, Numbers, Panel, Rows, Series, Stack
 from retention.plots.palette import KEPT
 from retention.plots.wording import short_instant, short_name
-from retention.schemas.plan import RULE_NAMES
+from retention.schemas.rule_names import RULE_NAMES
 from retention.tables.plan import TablePlan
 
 MOST_COLUMNS = 60

@@ -7,7 +7,8 @@ import pyarrow as pa
 
 from retention.config import StreamConfig
 from retention.context.context import OpenedStream
-from retention.core.inventory import Inventory, ReadCount
+from retention.core.inventory import Inventory
+from retention.core.read_count import ReadCount
 from retention.datafile.parquet import read_columns
 from retention.replay.publishes import READ_COLUMNS, publishes_of
 from retention.rules.replay.publishes import PUBLISHES, Expectation, Publishes

@@ -191,7 +191,7 @@ def restore_as(
         UsageError, DamagedError, BusyError: as `restore_in_place`.
         RefusedError: the target contains, or contained, messages, or only one of the two is a topic.
     """
-    home = home_of(source, source.store.snapshot()) if source.store.exists() else None
+    home = home_of(source, source.store.snapshot()) if source.table.exists() else None
     archive = open_any_archive(place, source.name, home)
     refuse_unerased(source, archive.directory)
     refuse_other_kind(target, archive)

@@ -15,7 +15,7 @@ from retention.datafile.parquet import read_columns
 from retention.errors import RefusedError, UsageError
 from retention.restore.left_out import refused_histories
 from retention.restore.open_archive import Archive
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 from retention.stores.archive_manifest import ArchivedFile
 
 

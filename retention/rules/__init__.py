@@ -12,7 +12,7 @@ the rules of a server at each publish, and what that server would have refused o
 
 from __future__ import annotations
 
-from retention.schemas.plan import RULE_NAMES
+from retention.schemas.rule_names import RULE_NAMES
 
 INTEREST = "interest"
 WORKQUEUE = "workqueue"

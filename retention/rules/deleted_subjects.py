@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.inventory import ReadCount
+from retention.core.read_count import ReadCount
 from retention.core.spans import Array, Spans
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 
 _HIGHEST = int(np.iinfo(np.int64).max)
 

@@ -19,7 +19,7 @@ from retention.errors import UsageError
 from retention.rules import ERASE
 from retention.rules.rule import RowRule
 from retention.rules.verdicts import Verdicts
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 
 
 @dataclass(frozen=True)

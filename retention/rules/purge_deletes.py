@@ -15,7 +15,7 @@ from retention.errors import UsageError
 from retention.rules import PURGE
 from retention.rules.rule import RowRule
 from retention.rules.verdicts import Verdicts
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 
 _CUTS = pa.schema([pa.field("subject", pa.string()), pa.field("below", pa.int64())])
 

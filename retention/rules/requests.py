@@ -21,7 +21,7 @@ from retention.rules.jetstream.head_trim import HeadCut, head_cut
 from retention.rules.purge_deletes import PurgeDeletes
 from retention.rules.rule import RowRule
 from retention.rules.verdicts import Verdicts
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 
 _NOTHING_KEPT = HeadCut(limit=0, total=0, whole=0, rest=0)
 

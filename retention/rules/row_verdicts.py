@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from retention.core.inventory import ReadCount
+from retention.core.read_count import ReadCount
 from retention.core.spans import Array
 from retention.rules import RULES
 from retention.rules.rule import RowRule

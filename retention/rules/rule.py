@@ -21,7 +21,7 @@ from retention.rules.deleted_subjects import DeletedSubjects
 from retention.rules.extra_subjects import ExtraSubjects
 from retention.rules.facts import Facts
 from retention.rules.setting import Setting
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 
 
 class RowRule(ABC):

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-NEVER = 2**63 - 1
-"""`deadline_ns` of a message that never expires."""
-
 MESSAGES = pa.schema(
     [
         pa.field("partition", pa.int32(), nullable=False),

@@ -6,29 +6,6 @@ import pyarrow as pa
 
 from retention.schemas.files import FILE_STATS, LOGGED_FILES
 
-RULE_NAMES = (
-    "interest",
-    "workqueue",
-    "max_msgs",
-    "max_bytes",
-    "max_msgs_per_subject",
-    "max_age",
-    "msg_ttl",
-    "delete",
-    "purge",
-    "rollup",
-    "message_expiry",
-    "max_topic_size",
-    "delete_segments",
-    "delete_retention",
-    "drop",
-    "max_subjects",
-    "erase",
-    "refused",
-    "duplicate",
-)
-"""Every rule by name; saved plans contain indexes into this tuple, so a new name is added at its end."""
-
 PLANNED_FILES = pa.schema(
     [
         *FILE_STATS,

@@ -10,8 +10,6 @@ from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from retention.errors import UsageError
 from retention.errors.printable import NO_CREDENTIALS, has_credentials
 from retention.storage import fsync, local
@@ -21,6 +19,7 @@ from retention.storage.s3 import file_system, has_bucket
 from retention.storage.s3 import storage_options as _storage_options
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyarrow import fs
 
 storage_options = _storage_options
@@ -105,6 +104,8 @@ def length(location: str) -> int | None:
 
 def open_input(location: str) -> pa.NativeFile:
     """Open a file for random reads."""
+    import pyarrow as pa
+
     with as_storage_errors(location, FileNotFoundError):
         if is_remote(location):
             return file_system().open_input_file(_key(location))
@@ -118,8 +119,19 @@ def reading(location: str) -> Iterator[pa.NativeFile]:
         yield source
 
 
+@contextmanager
+def reading_bytes(location: str) -> Iterator[Any]:
+    """Open a file during the block to read bytes, which need no Arrow on a disk, with failures as `StorageError`."""
+    with as_storage_errors(location, FileNotFoundError):
+        opened = open_input(location) if is_remote(location) else Path(location).open("rb")  # noqa: SIM115  (the block closes it)
+        with opened as source:
+            yield source
+
+
 def open_mapped(location: str) -> pa.NativeFile:
     """Open a file memory-mapped, if its storage supports that."""
+    import pyarrow as pa
+
     if is_remote(location):
         return open_input(location)
     with as_storage_errors(location, FileNotFoundError):
@@ -128,7 +140,7 @@ def open_mapped(location: str) -> pa.NativeFile:
 
 def chunks(location: str, size: int) -> Iterator[bytes]:
     """The content of a file, at most `size` bytes at a time."""
-    with reading(location) as source:
+    with reading_bytes(location) as source:
         while piece := source.read(size):
             yield piece
 
@@ -159,7 +171,7 @@ def _read_object(location: str) -> bytes:
 
 def _read(location: str) -> bytes:
     """The content of a file."""
-    with open_input(location) as source:
+    with reading_bytes(location) as source:
         return bytes(source.read())
 
 
@@ -328,6 +340,8 @@ def _held(location: str) -> Iterator[Any]:
 @contextmanager
 def _written(location: str) -> Iterator[Any]:
     """Write a local file through Arrow; a Python file would copy its buffers first."""
+    import pyarrow as pa
+
     with local.write(location) as held, pa.OSFile(held.name, "wb") as sink:
         yield sink
 

@@ -7,28 +7,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-import pyarrow as pa
-
 from retention.storage import files
-from retention.storage.checksum import parse_json, stripped, verified, with_checksum, with_hash
+from retention.storage.checksum import parse_json, verified, with_checksum
 from retention.storage.crash_points import Step, reached
-from retention.storage.tables import decode_stream, encode_stream, in_memory, in_shape
 
 Value = TypeVar("Value")
 
 FIRST_EDITION = 1
-_LABEL = b"retention.sidecar"
 _CHECK = "check"
-_FEW_ROWS = 1 << 14
-"""The rows up to which handing columns to threads costs more than reading them."""
-_DOUBTS = (
+DOUBTS = (
     OSError,
     ValueError,
     KeyError,
     TypeError,
     AttributeError,
     OverflowError,
-    pa.ArrowException,
 )
 """Errors for a file that is absent, unreadable, torn, altered, or of another format."""
 
@@ -63,8 +56,8 @@ class Codec(Protocol[Value]):
         """Write a value to an open file."""
         ...
 
-    def read(self, source: pa.NativeFile) -> SidecarRecord[Value]:
-        """Read a record that `write` wrote; other bytes raise an error that `Sidecar` treats as doubt."""
+    def read(self, place: str) -> SidecarRecord[Value]:
+        """Read the record that `write` wrote to a file; no file and other bytes raise an error of `DOUBTS`."""
         ...
 
 
@@ -90,9 +83,8 @@ class Sidecar(Generic[Value]):
     def latest(self) -> SidecarRecord[Value] | None:
         """The current record, of any state, for readers that compare the state themselves or update the value."""
         try:
-            with files.open_input(self.place) as source:
-                record = self.codec.read(source)
-        except _DOUBTS:
+            record = self.codec.read(self.place)
+        except DOUBTS:
             return None
         return record if record.label.edition == self.edition else None
 
@@ -129,63 +121,10 @@ class JsonCodec(Generic[Value]):
             json.dumps(with_checksum({**vars(label), "value": self.to_json(value)})).encode()
         )
 
-    def read(self, source: pa.NativeFile) -> SidecarRecord[Value]:
+    def read(self, place: str) -> SidecarRecord[Value]:
         """Read the object; one without a checksum is rejected."""
-        document: dict[str, object] = parse_json(source.read())
+        document: dict[str, object] = parse_json(files.read_bytes(place) or b"")
         checksum = str(document[_CHECK])
         content = verified(document)
         label = SidecarLabel(content["edition"], content["state"])
         return SidecarRecord(label, self.from_json(label.state, content["value"]), checksum)
-
-
-@dataclass(frozen=True)
-class ArrowCodec(Generic[Value]):
-    """One Arrow stream and its hash, for tables that are read whole."""
-
-    to_table: Callable[[Value], pa.Table]
-    from_table: Callable[[Any, pa.Table], Value]
-    """A function from the state and the result of `to_table` to the value."""
-
-    def write(self, sink: Any, label: SidecarLabel, value: Value) -> None:
-        """Write the stream, with the label in its schema."""
-        sink.write(with_hash(encode_stream(_labelled(self.to_table(value), label))))
-
-    def read(self, source: pa.NativeFile) -> SidecarRecord[Value]:
-        """Read the stream."""
-        body, checksum = stripped(source.read())
-        table = decode_stream(body)
-        label = _label_of(table.schema)
-        return SidecarRecord(label, self.from_table(label.state, table), checksum)
-
-
-@dataclass(frozen=True)
-class ParquetCodec:
-    """One Parquet file with a checksum of each page, for tables of any length."""
-
-    schema: pa.Schema
-
-    def write(self, sink: Any, label: SidecarLabel, value: pa.Table) -> None:
-        """Write a table of the schema, with the label in its metadata."""
-        import pyarrow.parquet as pq
-
-        # Paths are all different, so a dictionary of them is pure overhead.
-        table = _labelled(value, label)
-        pq.write_table(table, sink, use_dictionary=False, write_page_checksum=True)
-
-    def read(self, source: pa.NativeFile) -> SidecarRecord[pa.Table]:
-        """Read a table with the schema's columns."""
-        import pyarrow.parquet as pq
-
-        opened = pq.ParquetFile(in_memory(source), page_checksum_verification=True)
-        rows = opened.read(self.schema.names, use_threads=opened.metadata.num_rows > _FEW_ROWS)
-        return SidecarRecord(_label_of(rows.schema), in_shape(rows, self.schema))
-
-
-def _labelled(table: pa.Table, label: SidecarLabel) -> pa.Table:
-    return table.replace_schema_metadata({_LABEL: json.dumps(vars(label))})
-
-
-def _label_of(schema: pa.Schema) -> SidecarLabel:
-    """The label of a table; the first edition has none."""
-    text = (schema.metadata or {}).get(_LABEL)
-    return SidecarLabel() if text is None else SidecarLabel(**parse_json(text))

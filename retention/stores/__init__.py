@@ -1,4 +1,4 @@
-"""The table formats: opens the `Store` of a stream in the format that its configuration names."""
+"""The table formats: a stream's table in the format that its configuration names."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from retention.config.stream import StreamConfig
 from retention.core.subjects import TABLES
 from retention.errors import UsageError
-from retention.ports import TableStore
+from retention.ports import UnopenedTable
 from retention.stores.layout import Layout, StoreSettings
 
 if TYPE_CHECKING:
     from retention.stores.table_format import TableFormat
 
-__all__ = ["StoreSettings", "format_of", "open_store", "store_settings"]
+__all__ = ["StoreSettings", "format_of", "store_settings", "stream_table"]
 
 
 def store_settings(config: StreamConfig) -> StoreSettings:
@@ -49,10 +49,10 @@ def format_of(stream: str, name: str) -> TableFormat:
     raise UsageError(f"stream {stream}: format {name!r} does not exist; use delta or parquet")
 
 
-def open_store(
+def stream_table(
     root: str, stream: str, settings: StoreSettings, clock: Callable[[], int]
-) -> TableStore:
-    """Open the store of one stream; no file is touched until one of its methods is called.
+) -> UnopenedTable:
+    """The table of one stream; no file is touched until one of its methods is called.
 
     Args:
         root: `<warehouse>/streams/<percent-encoded name>`, a local path or an `s3://` location.
@@ -68,4 +68,4 @@ def open_store(
             f"stream {stream}: the name is taken by a directory of the engine's own; give the stream another name"
         )
     layout = Layout(root.rstrip("/"), stream, settings.partitions, settings.first_seq)
-    return format_of(stream, settings.format).store(layout, settings, clock)
+    return format_of(stream, settings.format).table(layout, settings, clock)

@@ -16,8 +16,8 @@ import pyarrow as pa
 from retention.config.consumer import ConsumerConfig
 from retention.consumers.state import UNSEEN, ConsumerState, from_json
 from retention.consumers.state_codec import decode_state, encode_state
+from retention.core.counters import Counters
 from retention.core.documents import judge
-from retention.core.inventory import Counters
 from retention.core.spoken_commands import command
 from retention.core.stored_documents import KeptConsumer
 from retention.core.subjects import name_of_path, path_name

@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from retention.core.inventory import DataFile, ReadCount
+from retention.core.inventory import DataFile
+from retention.core.read_count import ReadCount
 from retention.datafile.expected_stats import EXPECTED_COLUMNS, expected_stats_of
 from retention.engine_port import Run
 from retention.schemas.empty import empty_table
 from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from retention.storage.tables import decode_stream, encode_stream
 from retention.stores.checks import inventory
-from retention.stores.layout import Layout, check_inside, check_lengths, identities
+from retention.stores.file_paths import check_inside
+from retention.stores.layout import Layout, check_lengths, identities
 from retention.stores.sidecar.stats_cache import StatisticsCache
 
 PART_FILES = 1_000

@@ -1,59 +1,39 @@
-"""The handling of a stream's directory in every store: creates and finds its table, locates and stages its files."""
+"""The handling of a stream's directory in every store: creates its table, locates and stages its files."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Protocol
+from typing import Self
 
 import pyarrow as pa
 
-from retention.core.inventory import Counters, DataFile
+from retention.core.counters import Counters
+from retention.core.inventory import DataFile
 from retention.datafile.expected_stats import expected_stats_of
-from retention.errors import BusyError, ForeignRowsError, UsageError
-from retention.ports import Lifetime, Snapshot, Store, Swap, TableHead
+from retention.errors import BusyError, ForeignRowsError
+from retention.ports import Snapshot, Store, Swap, TableHead
 from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from retention.storage.crash_points import Step, reached
 from retention.stores.checks.exclusion import refuse_without_exclusion
 from retention.stores.checks.presence import refuse_lost
+from retention.stores.file_paths import check_inside
 from retention.stores.layout import (
-    FormatRecord,
     Layout,
     StoreSettings,
-    check_format,
-    check_inside,
     check_lengths,
     identities,
     note_made,
     write_format,
 )
+from retention.stores.logged_table import LoggedTable, TableLog
 from retention.stores.row_tombstones import refuse_row_tombstones
 from retention.stores.staged_files import FilePlaces, StagedFiles
 
 
-class TableLog(Protocol):
-    """The log of a table, which may not exist yet. Implementations: `stores.delta.table`, `stores.parquet.store`."""
-
-    def exists(self) -> bool:
-        """Whether the log has a first entry."""
-        ...
-
-    def begin(self, now_ms: int) -> None:
-        """Write the first entry."""
-        ...
-
-    def standing(self) -> tuple[bool, Counters]:
-        """Whether the table has any file, and its counters; also for a table that `Store.snapshot` refuses.
-
-        Raises:
-            UsageError: there is no table.
-        """
-        ...
-
-
-class FileStore:
+class FileStore(LoggedTable):
     """The part of `retention.ports.Store` that does not depend on the table format.
 
     Args:
@@ -72,42 +52,14 @@ class FileStore:
         log: TableLog,
         places: FilePlaces,
     ) -> None:
-        self._layout = layout
-        self._settings = settings
+        super().__init__(layout, settings, log)
         self._clock = clock
-        self._table_log = log
         self._file_places = places
         self._staged = StagedFiles(layout, places)
 
-    @property
-    def stream(self) -> str:
-        """The stream's name."""
-        return self._layout.stream
-
-    def exists(self) -> bool:
-        """Whether the table exists.
-
-        Raises:
-            DamagedError: the table existed once and is missing.
-        """
-        record = self._check_format()
-        if self._table_log.exists():
-            return self._lifetime(record).dropped_ns is None
-        refuse_lost(self._layout, record, self._table_log.exists)
-        return False
-
-    def lifetime(self) -> Lifetime:
-        """The present table among those that the stream has had; opened only if the stream was ever dropped."""
-        return self._lifetime(self._check_format())
-
-    def _lifetime(self, record: FormatRecord | None) -> Lifetime:
-        if record is None or not record.was_dropped or not self._table_log.exists():
-            return Lifetime()
-        with self._opening():
-            has_files, counters = self._table_log.standing()
-        # Another writer may have put files into a dropped table.
-        dropped_ns = None if has_files else counters.dropped_ns or None
-        return Lifetime(counters.generation, dropped_ns)
+    def store(self) -> Self:
+        """Itself: it is open."""
+        return self
 
     def _create(self) -> bool:
         """Create the empty table unless it exists; returns whether the existing one may be a dropped one.
@@ -181,19 +133,6 @@ class FileStore:
         """
         refuse_row_tombstones(self._layout, counters.released, files)
         self._staged.claims = counters.staging_claims
-
-    def _check_format(self) -> FormatRecord | None:
-        return check_format(self._layout, self._settings.format)
-
-    @contextmanager
-    def _opening(self) -> Iterator[None]:
-        """Wrap the opening of the table: refuse a missing table as lost if it existed once."""
-        record = self._check_format()
-        try:
-            yield
-        except UsageError:
-            refuse_lost(self._layout, record, self._table_log.exists)
-            raise
 
     def _unchecked_doubles(self, described: pa.Table) -> int:
         """The number of files that must be opened to find duplicate messages."""

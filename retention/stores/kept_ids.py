@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from retention.core.inventory import Counters
+from retention.core.counters import Counters
 from retention.core.message_rows import later_mask
 from retention.errors import BusyError, DamagedError
 from retention.schemas.files import KEPT_IDS

@@ -1,30 +1,31 @@
-"""The layout of a stream's directory: locations below its root, names of new files, and the format record."""
+"""The layout of a stream's directory: locations below its root, and the format record."""
 
 from __future__ import annotations
 
 import json
 import re
-import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING
 
 from retention.config.shared_directories import shared
-from retention.core import documents, file_records
-from retention.core.inventory import DataFile
+from retention.core import documents
 from retention.core.spoken_commands import given_up
-from retention.core.vector_paths import NAME_OF_VECTOR, data_path
+from retention.core.vector_paths import data_path
 from retention.core.wording import counted
-from retention.errors import DamagedError, RefusedError, VerificationError
+from retention.errors import DamagedError, RefusedError
 from retention.storage import files
 from retention.storage.checksum import parse_json
 from retention.storage.crash_points import Step, reached
 from retention.storage.errors import as_storage_errors
 from retention.stores.delta import internals
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from retention.core.inventory import DataFile
 
 FORMAT_VERSION = 4
 """The highest known version of this layout; a directory with a higher version is refused."""
@@ -38,15 +39,7 @@ HOLDING_VERSION = 4
 
 _HIDDEN = ("_", ".")
 
-leaving = file_records.outside_mask
-
 _OURS = re.compile(r"(?:.*/)?(?:[0-9a-f]{32}-)?[0-9a-f]{32}\.parquet")
-_KIN = rf"/(?P<kin>[0-9a-f]{{32}})-[0-9a-f]{{32}}\.parquet{NAME_OF_VECTOR}$"
-_VERSION_AT = 12
-"""The index of a UUID's version among its hex digits."""
-_MERGED = "8"
-"""The UUID version in names of files that merges wrote: version 8 is for custom formats (RFC 9562)."""
-_OF_MERGE = rf"[/-][0-9a-f]{{{_VERSION_AT}}}{_MERGED}[0-9a-f]{{19}}\.parquet{NAME_OF_VECTOR}$"
 
 
 @dataclass(frozen=True)
@@ -105,47 +98,13 @@ class Layout:
 
     def data_file(self, row: tuple[str, int, int], location: str) -> DataFile:
         """The data file of a row (path, partition and segment), to be opened at `location`."""
+        from retention.core.inventory import DataFile
         from retention.datafile.hidden_rows import hiding_rows
 
         path, partition, segment = row
         digest = self.engine_path("subjects", path)
         file = DataFile(path, partition, segment, location, digest, stream=self.stream)
         return hiding_rows(file)
-
-
-def new_path(partition: int, segment: int, kin: str | None = None, *, merged: bool = False) -> str:
-    """A unique path for a new file of a segment.
-
-    Args:
-        partition: the segment's partition.
-        segment: the segment's base.
-        kin: the shared token of files that are written together, split by deadline.
-        merged: whether a merge writes the file, or it replaces one that a merge wrote.
-    """
-    name = uuid.uuid4().hex
-    if merged:
-        name = f"{name[:_VERSION_AT]}{_MERGED}{name[_VERSION_AT + 1 :]}"
-    family = "" if kin is None else f"{kin}-"
-    return f"partition={partition}/segment={segment}/{family}{name}.parquet"
-
-
-def merged_mask(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """A mask of the files that merges wrote, and of their replacements, by their names."""
-    return pc.match_substring_regex(paths, _OF_MERGE)
-
-
-def siblings_of(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """The kin token in the name of each file that was written together with others, split by deadline; null without.
-
-    No two files of one kin share a sequence, even if their ranges meet: each row was written to one of them, and a copy
-    replaces the file that it copies.
-    """
-    return pc.struct_field(pc.extract_regex(paths, _KIN), "kin")
-
-
-def is_split(path: str) -> bool:
-    """Whether a file was written together with others, split by deadline, or is a copy of such a file."""
-    return siblings_of(pa.array([path])).null_count == 0
 
 
 def is_ours(path: str) -> bool:
@@ -186,20 +145,6 @@ def data_paths(directory: str) -> list[str]:
         for path in files.walk(directory)
         if path.endswith(".parquet") and not any(p.startswith(_HIDDEN) for p in path.split("/"))
     ]
-
-
-def check_inside(layout: Layout, paths: pa.ChunkedArray) -> None:
-    """Refuse to open anything outside the table's directory.
-
-    Raises:
-        VerificationError: a path leads out of it.
-    """
-    outside = paths.filter(leaving(paths))
-    if len(outside):
-        raise VerificationError(
-            f"stream {layout.stream}: a record names {outside[0].as_py()}, outside the table's directory; nothing was "
-            "changed; restore the record that it comes from, or plan again"
-        )
 
 
 def check_lengths(layout: Layout, table: pa.Table, data_files: Sequence[DataFile]) -> None:

@@ -11,8 +11,8 @@ from typing import Any, Literal, get_args
 
 import xxhash
 
+from retention.core.counters import Counters
 from retention.core.documents import judge
-from retention.core.inventory import Counters
 from retention.core.stored_documents import KeptOffsets
 from retention.errors import BusyError, DamagedError, UsageError
 from retention.rules.iggy.evaluate import barrier_of

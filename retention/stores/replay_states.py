@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from retention.core.inventory import Counters
+from retention.core.counters import Counters
 from retention.core.json_object import JsonObject
 from retention.core.spoken_commands import command
 from retention.errors import DamagedError

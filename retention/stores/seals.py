@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 
 from retention.storage import files
 
@@ -25,8 +26,9 @@ def seal_of(entry: bytes) -> str:
 def seal_at(location: str) -> str | None:
     """The seal of the entry at a location; None if there is none."""
     try:
-        with files.reading(location) as source:
-            length = source.size()
+        with files.reading_bytes(location) as source:
+            length = source.seek(0, os.SEEK_END)
+            source.seek(0)
             if length <= WHOLE_BYTES:
                 return seal_of(source.read())
             head = source.read(_END_BYTES)

@@ -24,7 +24,8 @@ from retention.ports import Swap
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.stores.checks.exclusion import refuse_without_exclusion
-from retention.stores.layout import Layout, merged_mask, new_path, siblings_of
+from retention.stores.file_paths import merged_mask, new_path, siblings_of
+from retention.stores.layout import Layout
 
 
 class FilePlaces(Protocol):

@@ -8,8 +8,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from retention.core.inventory import Counters
-from retention.ports import Store, TableStore
+from retention.core.counters import Counters
+from retention.ports import Store, UnopenedTable
 from retention.storage import files
 from retention.stores.dead_files import DeadFiles
 from retention.stores.layout import Layout, StoreSettings
@@ -99,10 +99,10 @@ class TableFormat(Protocol):
         """The data source with which Spark reads the table's directory; None: it reads the live files by name."""
         ...
 
-    def store(
+    def table(
         self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]
-    ) -> TableStore:
-        """The store of a stream; no file is touched until one of its methods is called.
+    ) -> UnopenedTable:
+        """The table of a stream; no file is touched until one of its methods is called.
 
         Raises:
             UsageError: the format is not safe at that location.

@@ -17,7 +17,7 @@ from retention.consumers.state import contradictions
 from retention.context.context import OpenedStream
 from retention.context.holds import holds_in_effect
 from retention.context.run_files import RANGES
-from retention.core.inventory import Counters
+from retention.core.counters import Counters
 from retention.core.run_names import parse_run_name
 from retention.core.spoken_commands import command
 from retention.core.units import INT64_MAX

@@ -11,7 +11,7 @@ import pytest
 
 from retention.config.load import Config
 from retention.core.message_rows import complete_rows
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 from tests.support.cases import EVERYTHING, judged_by, matrix, shares
 from tests.support.update_cases import (
     Case,

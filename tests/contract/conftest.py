@@ -15,7 +15,7 @@ from deltalake import write_deltalake
 
 from retention.ports import TableStore
 from retention.storage import files
-from retention.stores import StoreSettings, open_store
+from retention.stores import StoreSettings, stream_table
 from tests.contract.streams import foreign_rows, rows
 from tests.support.buckets import BUCKET, ObjectPath, object_store
 
@@ -37,7 +37,7 @@ class Stage:
     def open(self, **settings: Any) -> TableStore:
         """The stream's store, opened as by another process."""
         chosen = StoreSettings(format=self.format, **{**self.settings, **settings})
-        return open_store(str(self.root), "ORDERS", chosen, lambda: self.now_ns)
+        return stream_table(str(self.root), "ORDERS", chosen, lambda: self.now_ns).store()
 
     @property
     def table(self) -> str:

@@ -19,7 +19,7 @@ from retention.errors import ForeignRowsError
 from retention.ingest.append import append_rows
 from retention.ports import Swap
 from retention.schemas.files import LOGGED_FILES
-from retention.stores.layout import siblings_of
+from retention.stores.file_paths import siblings_of
 from tests.support.inotify import opens_below
 from tests.support.laying import SECOND, START, Laid, held, rows_of, warehouse_with
 from tests.support.shares import FORMATS

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 
 from retention.api.warehouse import open_warehouse
-from retention.core.inventory import ReadCount
+from retention.core.read_count import ReadCount
 from retention.errors import BusyError, ConflictError, RefusedError, UsageError
 from retention.ports import Store
 from retention.storage import files, objects
-from retention.stores import StoreSettings, open_store
+from retention.stores import StoreSettings, stream_table
 from retention.stores.lease import lease
 from tests.contract.conftest import NOW_NS
 from tests.contract.streams import append, appending, latest, removing, rows, sequences, staged
@@ -28,7 +28,7 @@ def root(bucket: str) -> str:
 
 
 def opened(root: str) -> Store:
-    return open_store(root, "ORDERS", StoreSettings(), lambda: NOW_NS)
+    return stream_table(root, "ORDERS", StoreSettings(), lambda: NOW_NS).store()
 
 
 def test_a_stream_lives_on_an_object_store(root: str) -> None:
@@ -118,12 +118,12 @@ def test_a_file_that_is_replaced_again_and_again_is_always_read_whole(bucket: st
 
 def test_names_that_need_escapes_are_refused_on_object_stores() -> None:
     with pytest.raises(UsageError, match="percent sign"):
-        open_store("s3://lake/streams/A%2EB", "A.B", StoreSettings(), lambda: NOW_NS)
+        stream_table("s3://lake/streams/A%2EB", "A.B", StoreSettings(), lambda: NOW_NS)
 
 
 def test_other_object_stores_are_refused() -> None:
     with pytest.raises(UsageError, match="gs://"):
-        open_store("gs://lake/streams/A", "A", StoreSettings(), lambda: NOW_NS)
+        stream_table("gs://lake/streams/A", "A", StoreSettings(), lambda: NOW_NS)
 
 
 @pytest.mark.parametrize(

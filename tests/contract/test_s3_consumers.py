@@ -14,7 +14,7 @@ from deltalake import write_deltalake
 
 from retention.api.warehouse import open_warehouse
 from retention.consumers.state import new_state
-from retention.core.inventory import Counters
+from retention.core.counters import Counters
 from retention.errors import DamagedError
 from retention.storage import files
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable

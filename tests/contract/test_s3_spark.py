@@ -14,7 +14,7 @@ import pytest
 from retention.engines.spark.versions import delta_of, installed_spark
 from retention.errors import RefusedError
 from retention.ports import Store
-from retention.stores import StoreSettings, open_store
+from retention.stores import StoreSettings, stream_table
 from retention.stores.delta.log import read_entry
 from retention.stores.layout import Layout
 from tests.contract.conftest import NOW_NS
@@ -112,7 +112,9 @@ def test_nothing_is_committed_behind_a_commit_of_spark(seen: dict[str, Any]) -> 
 
 
 def opened(bucket: str, **settings: Any) -> Store:
-    return open_store(f"{bucket}/ORDERS", "ORDERS", StoreSettings(**settings), lambda: NOW_NS)
+    return stream_table(
+        f"{bucket}/ORDERS", "ORDERS", StoreSettings(**settings), lambda: NOW_NS
+    ).store()
 
 
 def committed_by(bucket: str, program: str | None, version: int) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from retention.core.inventory import ReadCount
+from retention.core.read_count import ReadCount
 from retention.core.table_updates import SetBatch, SetNextSeq, SetOpenBase
 from retention.datafile import parquet
 from retention.errors import (

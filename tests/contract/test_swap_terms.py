@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from retention.core.inventory import CONSUMERS, EPOCH
+from retention.core.counters import CONSUMERS, EPOCH
 from retention.core.table_requirements import (
     AssertConsumerEdits,
     AssertEpoch,

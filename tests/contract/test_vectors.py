@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.apply.reclaim.run import reclaim_now
 from retention.context.context import OpenedStream
-from retention.core.inventory import ReadCount
+from retention.core.read_count import ReadCount
 from retention.core.vector_paths import data_path, vector_place
 from retention.datafile.parquet import describe
 from retention.delta import entries, vectors

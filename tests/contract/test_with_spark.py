@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from retention.core.inventory import ReadCount
+from retention.core.read_count import ReadCount
 from retention.errors import ForeignRowsError, StalePlanError, UsageError
 from retention.formats.ack.sources import open_log
 from tests.contract.conftest import Stage

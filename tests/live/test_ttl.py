@@ -18,7 +18,7 @@ from retention.core import headers
 from retention.core.units import SECOND
 from retention.errors import RefusedError
 from retention.ingest.publish import publish
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 from tests.support.nats_oracle import Message, Nats, ServerError, server
 from tests.support.plain_store import configured, opened_stream, store_of
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from retention.storage.crash_points import Step
-from retention.storage.sidecar import ArrowCodec, Sidecar
+from retention.storage.sidecar import Sidecar
+from retention.storage.table_codecs import ArrowCodec
 
 
 def rewrite(file: Path, change: Callable[[pa.Table], pa.Table]) -> None:

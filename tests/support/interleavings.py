@@ -16,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from retention.api.warehouse import Warehouse, open_warehouse
 from retention.consumers.state import new_state
-from retention.core.inventory import Counters
+from retention.core.counters import Counters
 from retention.datafile.parquet import write_messages
 from retention.engines import local
 from retention.errors import CommitUnknownError, RetentionError

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 from retention.config.stream import StreamConfig
 from retention.context.context import OpenedStream
 from retention.core.counter_names import counters_of
-from retention.core.inventory import Counters, DataFile, Inventory, slot_of
+from retention.core.counters import Counters
+from retention.core.inventory import DataFile, Inventory, slot_of
 from retention.datafile.subject_digest import unpack
 from retention.engine_port import Run, run_here
 from retention.errors import ConflictError
@@ -35,6 +36,9 @@ class PlainStore:
     before_commit: list[Callable[[], None]] = field(default_factory=list)
     after_commit: list[Callable[[], None]] = field(default_factory=list)
     subject_reads: int = 0
+
+    def store(self) -> PlainStore:
+        return self
 
     def exists(self) -> bool:
         return bool(self.versions)
@@ -199,7 +203,7 @@ def opened_stream(folder: Path, now_ns: int = 0, **config: object) -> OpenedStre
     return OpenedStream(
         name="ORDERS",
         config=StreamConfig.model_validate(settings),
-        store=PlainStore(root / "messages"),
+        table=PlainStore(root / "messages"),
         root=str(root),
         warehouse=str(folder),
         clock=lambda: now_ns,

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from retention.core.units import SECOND
 from retention.rules.replay.limits import ReplayLimits
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 
 MARKER = "marker"
 Fate = tuple[Any, ...]

@@ -22,7 +22,7 @@ from retention.replay.publishes import publishes_of
 from retention.rules.replay.fates import held_at
 from retention.rules.replay.publishes import Publishes
 from retention.rules.replay.replay import replay
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 
 Json = dict[str, Any]
 

@@ -13,8 +13,10 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from retention.core import headers
-from retention.core.inventory import Counters, Inventory, ReadCount
+from retention.core.counters import Counters
+from retention.core.inventory import Inventory
 from retention.core.policy import Policy
+from retention.core.read_count import ReadCount
 from retention.core.spans import Spans
 from retention.datafile.subject_digest import count_subjects
 from retention.plan.build import make_plan
@@ -30,8 +32,8 @@ from retention.rules.fold import Evaluation, Vetoed
 from retention.rules.jetstream.max_msgs_per_subject import surplus
 from retention.rules.row_verdicts import Answer, Question, SpanRows, answer_question
 from retention.rules.rule import SubjectExcess
+from retention.schemas.deadlines import NEVER
 from retention.schemas.files import DELETIONS, FILE_STATS, SUBJECT_COUNTS_OF_FILES
-from retention.schemas.messages import NEVER
 
 NEXT_SEQ = 10_000
 DELETES = headers.build([(headers.KV_OPERATION, "DEL")])
@@ -304,7 +306,7 @@ def plan_of(world: World, policy: Policy, as_of_ns: int) -> Plan:
 def planned(world: World, policy: Policy, as_of_ns: int, told: MarkedPass) -> Plan:
     plan = make_plan(all_remaining(world.inventory), policy, as_of_ns, told.vetoed)
     actions = replace(plan.actions, markers=told.markers, sequences=told.sequences)
-    return replace(plan, actions=actions)
+    return replace(plan, actions_if_any=actions)
 
 
 def removed_by(world: World, plan: Plan) -> dict[int, str | None]:

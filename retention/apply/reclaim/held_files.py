@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from retention.context.context import OpenedStream
 from retention.context.holds import holds_in_effect
-from retention.core.inventory import Counters
+from retention.core.counters import Counters
 from retention.core.spans import Array, spans_of
 from retention.core.subjects import matching_mask
 from retention.core.vector_paths import VECTOR_MARK, all_stored

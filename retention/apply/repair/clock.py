@@ -103,7 +103,7 @@ def find_wrong_clock(opened: OpenedStream, as_of_ns: int) -> ClockRepair:
     topic = opened.config.policy().topic
     if topic is None:
         return replace(repair, later=_later_times(opened, now_ns))
-    if not opened.store.exists():
+    if not opened.table.exists():
         return repair
     return replace(repair, ahead=plan_topic_table(opened, topic, now_ns).plan.ahead)
 
@@ -179,7 +179,7 @@ def _wrong_run(record: RunRecord, undone_by: str | None) -> WrongRun:
 
 def _later_times(opened: OpenedStream, now_ns: int) -> LaterTimes | None:
     """The files with messages ahead of the clock; None: there are none."""
-    if not opened.store.exists():
+    if not opened.table.exists():
         return None
     files = opened.store.inventory(opened.store.snapshot()).files
     later = files.filter(pc.greater(files["max_ts_ns"], now_ns))

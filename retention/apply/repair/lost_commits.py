@@ -15,8 +15,7 @@ from retention.context.context import OpenedStream
 from retention.context.holds import refuse_held
 from retention.context.maintenance import maintaining
 from retention.core.counter_names import BATCH, NEXT_SEQ, OPEN_BASE, REMOVED, named
-from retention.core.display import Displayed
-from retention.core.inventory import (
+from retention.core.counters import (
     ARCHIVE_HEAD,
     DROPPED,
     EPOCH,
@@ -25,6 +24,7 @@ from retention.core.inventory import (
     RUN,
     Counters,
 )
+from retention.core.display import Displayed
 from retention.core.json_object import JsonObject
 from retention.core.table_updates import RaiseCounters
 from retention.errors import BusyError, ConflictError, StalePlanError
@@ -104,7 +104,7 @@ def find_lost_commits(opened: OpenedStream) -> LostCommitRepair:
     Raises:
         RefusedError, DamagedError: as `Repairable.lost_commits`.
     """
-    if not opened.store.exists():
+    if not opened.table.exists():
         return LostCommitRepair(opened.name)
     snapshot, lost = opened.store.lost_commits()
     return LostCommitRepair(opened.name, tuple(_again(snapshot, commit) for commit in lost))
@@ -120,7 +120,7 @@ def repair_lost_commits(opened: OpenedStream) -> LostCommitRepair:
         RefusedError, DamagedError: as `Repairable.lost_commits`.
         BusyError: another run is in progress, or other commits keep coming first.
     """
-    if not opened.store.exists():
+    if not opened.table.exists():
         return LostCommitRepair(opened.name)
     history = history_of(opened.warehouse, opened.name)
     done: list[CommittedAgain] = []

@@ -117,7 +117,7 @@ def find_lost_files(opened: OpenedStream, named: Sequence[str] = ()) -> FileRepa
         RefusedError: every file is missing, or the sequences of one of them are unknown.
         DamagedError: the table's log cannot be read.
     """
-    return _diagnose(opened, named).repair if opened.store.exists() else FileRepair(opened.name)
+    return _diagnose(opened, named).repair if opened.table.exists() else FileRepair(opened.name)
 
 
 def repair_lost_files(opened: OpenedStream, named: Sequence[str] = ()) -> FileRepair:
@@ -133,7 +133,7 @@ def repair_lost_files(opened: OpenedStream, named: Sequence[str] = ()) -> FileRe
         UsageError, RefusedError, DamagedError: as `find_lost_files`.
         BusyError: another run is in progress, or other writers kept committing first.
     """
-    if not opened.store.exists():
+    if not opened.table.exists():
         return FileRepair(opened.name)
     history = history_of(opened.warehouse, opened.name)
     with maintaining(opened):

@@ -40,7 +40,7 @@ def take_back(
             raise StalePlanError(f"{opened.name}: a consumer was deleted meanwhile; run again")
         return replace(record, state=truncate_state(record.state, last_seq))
 
-    table = ConsumerTable(opened.root, opened.store.lifetime().generation)
+    table = ConsumerTable(opened.root, opened.table.lifetime().generation)
     for consumer in consumers:
         table.update(consumer, taken_back)
 

@@ -40,7 +40,7 @@ class ReplayRepair:
 @on_stream
 def find_lost_replay(opened: OpenedStream) -> ReplayRepair:
     """Find out whether the next pass can go on with the replay; nothing is changed."""
-    if not opened.store.exists():
+    if not opened.table.exists():
         return ReplayRepair(opened.name, None)
     try:
         ReplayStates(opened.layout, opened.store.snapshot().counters).read()

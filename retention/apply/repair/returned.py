@@ -104,7 +104,7 @@ def find_returned_messages(opened: OpenedStream) -> ReturnedRepair:
         RefusedError: their files were rewritten since.
         DamagedError: a file needed to identify resurrected messages is gone.
     """
-    if not opened.store.exists():
+    if not opened.table.exists():
         return ReturnedRepair(opened.name, (), ())
     _, repair = _find(opened)
     return repair
@@ -118,7 +118,7 @@ def repair_returned_messages(opened: OpenedStream) -> ReturnedRepair:
         BusyError: another run holds the lease, or other commits keep coming first.
         VerificationError: a copy differs from the expected remainder; nothing was committed.
     """
-    if not opened.store.exists():
+    if not opened.table.exists():
         return ReturnedRepair(opened.name, (), ())
     history = history_of(opened.warehouse, opened.name)
     with maintaining(opened):

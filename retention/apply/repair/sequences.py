@@ -17,8 +17,9 @@ from retention.apply.repair.readers import take_back
 from retention.context.context import OpenedStream
 from retention.context.holds import refuse_held
 from retention.context.maintenance import maintaining
+from retention.core.counters import Counters
 from retention.core.display import Displayed
-from retention.core.inventory import Counters, DataFile
+from retention.core.inventory import DataFile
 from retention.core.json_object import JsonObject
 from retention.core.table_updates import (
     TableUpdate,
@@ -155,7 +156,7 @@ def find_impossible_sequences(opened: OpenedStream) -> SequenceRepair:
         ForeignRowsError: rows of other writers break another storage rule.
         DamagedError: the table cannot be read.
     """
-    if not opened.store.exists():
+    if not opened.table.exists():
         return SequenceRepair(opened.name)
     return _diagnose(opened, history_of(opened.warehouse, opened.name)).repair
 
@@ -173,7 +174,7 @@ def repair_impossible_sequences(opened: OpenedStream) -> SequenceRepair:
         DamagedError: the table cannot be read.
     """
     history = history_of(opened.warehouse, opened.name)
-    if not opened.store.exists():
+    if not opened.table.exists():
         return SequenceRepair(opened.name)
     with ExitStack() as held:
         held.enter_context(maintaining(opened, at_least_s=LEASE_WAIT_S))

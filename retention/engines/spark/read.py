@@ -40,7 +40,7 @@ def read_frame(opened: OpenedStream, spark: SparkSession) -> DataFrame:
         UsageError: the session was stopped, or silently skips unreadable files.
     """
     refuse_stopped(spark)
-    if not opened.store.exists():
+    if not opened.table.exists():
         return spark.createDataFrame([], ddl_of(MESSAGES))
     source = opened.table_format.spark_source
     if source is None:

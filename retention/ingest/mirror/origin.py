@@ -80,7 +80,7 @@ class MirrorOrigin:
 
     def look(self) -> OriginView | None:
         """The origin at its newest version; None: it was never written to."""
-        if not self.opened.store.exists():
+        if not self.opened.table.exists():
             return None
         position = locate(self.opened)
         inventory = position.inventory

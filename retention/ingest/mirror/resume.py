@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from retention.context.context import OpenedStream
 from retention.context.position import locate, next_seq_without_table
-from retention.core.inventory import Counters
+from retention.core.counters import Counters
 from retention.errors import RefusedError
 from retention.ingest.mirror.origin import MirrorOrigin, OriginView
 
 
 def next_seq_of(target: OpenedStream) -> int:
     """The next sequence of a stream, which need not exist."""
-    if not target.store.exists():
+    if not target.table.exists():
         return next_seq_without_table(target)
     return locate(target).next_seq
 
 
 def counters_of(target: OpenedStream) -> Counters:
     """The counters of a stream, which need not exist."""
-    return target.store.snapshot().counters if target.store.exists() else Counters()
+    return target.store.snapshot().counters if target.table.exists() else Counters()
 
 
 def first_of(stream: str, view: OriginView, done: int | None, next_seq: int) -> int:

@@ -130,7 +130,7 @@ def known_places(opened: OpenedStream) -> list[str]:
     """The locations of all sources that were ever taken into a stream, as spelled then."""
     directory = opened.layout.engine_path("ingest")
     names = [name_of_path(name) for name in files.directories(directory) if CUT not in name]
-    if opened.store.exists():
+    if opened.table.exists():
         writers = opened.store.snapshot().counters.batches
         names += [name.removeprefix(WRITER) for name in writers if name.startswith(WRITER)]
     return list(dict.fromkeys(names))

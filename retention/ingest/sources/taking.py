@@ -61,14 +61,14 @@ class Taking:
             DamagedError: a record cannot be read.
         """
         checkpoint = SparkCheckpoint(self._records.directory)
-        if not self._opened.store.exists():
+        if not self._opened.table.exists():
             return TakenSoFar(None, None)
         counters = self._opened.store.snapshot().counters
         last = counted = counters.batches.get(self._writer)
         if last is None:
             # A purge of a topic restarts counters, and does not return rows to the source.
-            last = self._records.last(self._opened.store.lifetime().generation)
-            if last is None and counters.epoch > self._opened.store.lifetime().generation:
+            last = self._records.last(self._opened.table.lifetime().generation)
+            if last is None and counters.epoch > self._opened.table.lifetime().generation:
                 last = checkpoint.last_batch()
         if last is None:
             return TakenSoFar(None, None)
@@ -111,7 +111,7 @@ class Taking:
                         "once; run it again"
                     )
                 done.append(appended)
-                self._records.settle(number, self._opened.store.lifetime().generation)
+                self._records.settle(number, self._opened.table.lifetime().generation)
             last = before = number
         return done
 

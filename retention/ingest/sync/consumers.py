@@ -42,8 +42,8 @@ def bring_consumers(opened: OpenedStream, remote: RemoteStream, last_seq: int) -
         state = new_state(min(each.ack_floor, last_seq) + 1)
         edit_consumer(opened, each.name, partial(_brought, each.name, dict(each.config), state))
     names = {each.name for each in theirs}
-    table = ConsumerTable(opened.root, opened.store.lifetime().generation)
-    for record in table.live(opened.store.snapshot().counters) if opened.store.exists() else ():
+    table = ConsumerTable(opened.root, opened.table.lifetime().generation)
+    for record in table.live(opened.store.snapshot().counters) if opened.table.exists() else ():
         if record.origin == ORIGIN and record.consumer not in names:
             delete_consumer(opened, record.consumer)
 

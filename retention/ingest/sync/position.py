@@ -54,7 +54,7 @@ def start_of(opened: OpenedStream, remote: RemoteStream, info: StreamInfo) -> Sy
         RefusedError: the server's stream is not the one that was copied, or lost messages; or the stream holds messages
             that did not come from it.
     """
-    if not opened.store.exists():
+    if not opened.table.exists():
         return _without_table(opened, info)
     position = locate(opened)
     batches = position.snapshot.counters.batches

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.inventory import ReadCount
+from retention.core.read_count import ReadCount
 from retention.core.spans import Array, Spans, joined
 from retention.rules.jetstream.head_trim import head_cut, lowest_until
 from retention.rules.jetstream.protection import Protection

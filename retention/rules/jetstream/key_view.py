@@ -13,7 +13,7 @@ from retention.core.policy import Policy
 from retention.core.spans import Array
 from retention.rules.jetstream.max_age import EachOld
 from retention.rules.jetstream.msg_ttl import Passed
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from retention.rules.rule import (
     delayed,
 )
 from retention.rules.setting import Setting
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 
 _BEFORE_ALL = int(np.iinfo(np.int64).min)
 

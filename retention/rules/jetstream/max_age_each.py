@@ -11,7 +11,7 @@ from retention.core.policy import Expiry, Policy
 from retention.core.spans import Array, Spans
 from retention.rules.jetstream.max_age import AgeRule, EachOld
 from retention.rules.rule import Decision, PriorRemovals, RowRule, delayed
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from retention.rules import MSG_TTL
 from retention.rules.facts import Facts, spell_age
 from retention.rules.rule import Decision, ExpiryRule, PriorRemovals, RowRule, SubjectFacts
 from retention.rules.setting import Setting, Switch
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 
 
 @dataclass(frozen=True)

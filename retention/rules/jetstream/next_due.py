@@ -10,7 +10,7 @@ from retention.core.policy import Policy
 from retention.core.spans import Array, Spans, by_segment, joined
 from retention.rules.fold import Evaluation
 from retention.rules.rule import TimedRule
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 
 
 def next_due(decided: Evaluation, policy: Policy, open_base: Mapping[int, int]) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from retention.core.inventory import ReadCount
+from retention.core.read_count import ReadCount
 from retention.core.spans import Array
 from retention.rules.fold import Evaluation
 from retention.rules.row_verdicts import Answer

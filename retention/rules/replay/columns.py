@@ -23,7 +23,7 @@ from retention.rules.replay.publishes import (
     ROLLUP_SUBJECT,
     Publishes,
 )
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 
 _NEVER_REMOVED = NEVER
 _EXPIRED = -1

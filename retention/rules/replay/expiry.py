@@ -10,7 +10,7 @@ from itertools import chain
 from retention.core.units import SECOND
 from retention.rules.replay.entries import Entries
 from retention.rules.replay.fates import AGE_RULE, TTL_RULE
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 
 RETRY_NS = 2 * SECOND
 """The time after which a server tries again to write a marker that it refused."""

@@ -9,13 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.inventory import DataFile, ReadCount
+from retention.core.inventory import DataFile
+from retention.core.read_count import ReadCount
 from retention.core.spoken_commands import command
 from retention.datafile import parquet
 from retention.errors import ForeignRowsError
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
-from retention.stores.layout import Layout, siblings_of
+from retention.stores.file_paths import siblings_of
+from retention.stores.layout import Layout
 
 _NOTES = "disjoint"
 

@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.inventory import Counters, DataFile, ReadCount
+from retention.core.counters import Counters
+from retention.core.inventory import DataFile
 from retention.core.progress import with_progress
+from retention.core.read_count import ReadCount
 from retention.core.seq_ranges import highest_by_partition
 from retention.core.spoken_commands import given_up
 from retention.core.wording import counted

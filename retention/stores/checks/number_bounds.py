@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.inventory import Counters
+from retention.core.counters import Counters
 from retention.core.spoken_commands import command, given_up
 from retention.errors import ForeignRowsError
 from retention.schemas.bounds import MAX_SEQ, MAX_SIZE, MAX_TABLE_BYTES

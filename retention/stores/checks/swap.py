@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.inventory import CLAIMS, DROPPED, HISTORY_HEAD, STAGING_CLAIMS, Counters
+from retention.core.counters import CLAIMS, DROPPED, HISTORY_HEAD, STAGING_CLAIMS, Counters
 from retention.core.table_requirements import PLAN_AGAIN, RowsCompared, TableState
 from retention.core.wording import wrong_length
 from retention.errors import (
@@ -23,7 +23,7 @@ from retention.ports import Swap
 from retention.schemas.bounds import MAX_SEQ
 from retention.storage import files
 from retention.stores.checks.number_bounds import impossible_counters, remedy
-from retention.stores.layout import leaving
+from retention.stores.file_paths import leaving
 
 _PIN = ["path", "file_bytes", "modified_ms"]
 _RANGE = ["path", "partition", "segment", "min_seq", "max_seq"]

@@ -11,7 +11,7 @@ from retention.core.vector_paths import data_path
 from retention.delta import entries
 from retention.delta.entries import Action
 from retention.errors import VerificationError
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 from retention.stores.layout import is_ours
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.counter_names import NEXT_SEQ, OPEN_BASE, named, risen
-from retention.core.inventory import RUN, Counters
+from retention.core.counters import RUN, Counters
 from retention.core.spoken_commands import command
 from retention.core.wording import counted
 from retention.delta import entries

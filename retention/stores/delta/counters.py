@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from retention.core.counter_names import NEXT_SEQ, counters_of, is_in_epoch, name_of
-from retention.core.inventory import EPOCH, Counters
+from retention.core.counters import EPOCH, Counters
 from retention.errors import BusyError, DamagedError
 from retention.schemas.bounds import MAX_SEQ
 from retention.stores.delta import internals

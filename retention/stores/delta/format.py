@@ -8,16 +8,13 @@ from urllib.parse import unquote
 
 from retention.core.vector_paths import all_stored, stored_files
 from retention.errors import UsageError
-from retention.ports import Store, TableStore
-from retention.schemas.files import LOGGED_FILES
+from retention.ports import Store, UnopenedTable
 from retention.storage import files
 from retention.stores.delta import internals
 from retention.stores.delta import log as delta_history
-from retention.stores.delta.store import DeltaStore
 from retention.stores.delta.table_log import exists
-from retention.stores.file_store import table_id_of
+from retention.stores.delta.unopened import UnopenedDeltaTable
 from retention.stores.layout import Layout, StoreSettings, check_format, data_paths, is_ours
-from retention.stores.sidecar.stats_cache import StatisticsCache
 
 if TYPE_CHECKING:
     from retention.stores.delta.dead_files import DeltaDeadFiles
@@ -32,16 +29,16 @@ class DeltaFormat:
     refuses_new_counters = False
     spark_source = "delta"
 
-    def store(
+    def table(
         self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]
-    ) -> TableStore:
-        """The store of a stream, unless deltalake could not open its location."""
+    ) -> UnopenedTable:
+        """The table of a stream, unless deltalake could not open its location."""
         if files.is_remote(layout.root) and "%" in layout.root:
             raise UsageError(
                 f"stream {layout.stream}: {layout.root} has a percent sign, which deltalake reads as an escape and so "
                 "cannot open on an object store; give the stream a name of A-Z a-z 0-9 _ -"
             )
-        return DeltaStore(layout, settings, clock)
+        return UnopenedDeltaTable(layout, settings, clock)
 
     def dead_files(self, layout: Layout, store: Store) -> DeltaDeadFiles:
         """The dead files of a stream's table."""
@@ -63,12 +60,15 @@ class DeltaFormat:
 
     def inspect(self, layout: Layout, grace_ns: int) -> Inspection | None:
         """Inspect a table, and change nothing."""
+        from retention.schemas.files import LOGGED_FILES
         from retention.stores.checks import inventory, number_bounds
         from retention.stores.checks.presence import refuse_lost
         from retention.stores.delta import properties
         from retention.stores.delta import table as delta_table
         from retention.stores.delta.commit_tokens import refuse_lost as refuse_lost_commits
         from retention.stores.delta.returned import refuse_returned
+        from retention.stores.file_store import table_id_of
+        from retention.stores.sidecar.stats_cache import StatisticsCache
         from retention.stores.table_format import Inspection
 
         record = check_format(layout, "delta")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from retention.core.inventory import Counters
+from retention.core.counters import Counters
 from retention.ports import Snapshot, Swap
 from retention.stores.checks import swap as swaps
 from retention.stores.delta.table import DeltaHandle, without_files

@@ -7,7 +7,8 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from retention.core.inventory import DataFile, Inventory, ReadCount
+from retention.core.inventory import DataFile, Inventory
+from retention.core.read_count import ReadCount
 from retention.engine_port import run_here
 from retention.ports import VersionToken
 from retention.schemas.bounds import MAX_TABLE_BYTES

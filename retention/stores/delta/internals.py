@@ -13,7 +13,6 @@ from typing import Any
 from urllib.parse import unquote
 
 from retention.core.vector_paths import VectorPlace
-from retention.delta.vectors import stored_place
 from retention.storage import files
 
 LAST_CHECKPOINT = "_last_checkpoint"
@@ -85,6 +84,8 @@ def paths_in(entry: bytes) -> set[str]:
     }
     if b'"deletionVector"' not in entry:
         return paths
+    from retention.delta.vectors import stored_place
+
     vectors = (fields.get("deletionVector") for _, fields in file_actions(entry))
     places = (stored_place(vector) for vector in vectors if vector)
     return paths | {VectorPlace(*place).path for place in places if place}

@@ -9,14 +9,15 @@ from typing import Any
 import pyarrow as pa
 
 from retention.core.counter_names import NEXT_SEQ, OPEN_BASE
-from retention.core.inventory import EPOCH
+from retention.core.counters import EPOCH
 from retention.ports import VersionToken
 from retention.schemas.files import LOGGED_FILES
 from retention.storage import files
 from retention.stores.delta import log as delta_history
 from retention.stores.delta.internals import actions
 from retention.stores.delta.vector_files import path_of, statistics
-from retention.stores.layout import Layout, leaving
+from retention.stores.file_paths import leaving
+from retention.stores.layout import Layout
 from retention.stores.seals import seal_of
 
 MOST_ENTRIES = 1_000

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.inventory import Counters, Inventory
+from retention.core.counters import Counters
+from retention.core.inventory import Inventory
 from retention.core.vector_paths import data_path
 from retention.delta import vectors
 from retention.engine_port import Run, run_here
@@ -41,7 +42,7 @@ from retention.storage.errors import first_line
 from retention.storage.signals import uninterrupted
 from retention.stores.delta import commit_tokens
 from retention.stores.delta import log as delta_history
-from retention.stores.delta.table_log import DeltaTableLog, FixedPlaces
+from retention.stores.delta.table_log import FixedPlaces, log_of
 from retention.stores.file_store import FileStore, begin_again, table_id_of
 from retention.stores.layout import Layout, StoreSettings
 from retention.stores.row_tombstones import has_records
@@ -64,8 +65,7 @@ class DeltaStore(FileStore):
     """Implements `retention.ports.TableStore`."""
 
     def __init__(self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]) -> None:
-        log = DeltaTableLog(layout, settings.grace_ns, settings.vectors)
-        super().__init__(layout, settings, clock, log, FixedPlaces(layout))
+        super().__init__(layout, settings, clock, log_of(layout, settings), FixedPlaces(layout))
         self._cache = StatisticsCache(layout, clock)
         self._grace_differs = False
         self._before: OpenedBefore | None = None
@@ -81,14 +81,6 @@ class DeltaStore(FileStore):
         from retention.stores.delta.checkpointing import Checkpointing
 
         return Checkpointing(self._layout)
-
-    def version_token(self) -> VersionToken | None:
-        """The newest version, with the digest of its log entry."""
-        if not commit_tokens.all_stand(self._layout):
-            # Opening the table reports lost commits, if there are any.
-            return None
-        newest = delta_history.newest_version_token(self._layout)
-        return newest and replace(newest, wants=f"grace {self._settings.grace_ns}")
 
     def incremental_inventory(self, token: VersionToken) -> IncrementalInventory | None:
         """The inventory cache, updated from later log entries; None if the table must be opened."""

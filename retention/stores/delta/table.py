@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.inventory import Counters
+from retention.core.counters import Counters
 from retention.core.subjects import TABLES
 from retention.delta import entries
 from retention.delta import snapshot as snapshots
@@ -42,7 +42,8 @@ from retention.stores.delta.log_diff import logged_rows
 from retention.stores.delta.properties import grace_properties
 from retention.stores.delta.table_log import exists
 from retention.stores.delta.vector_files import path_of
-from retention.stores.layout import Layout, leaving
+from retention.stores.file_paths import leaving
+from retention.stores.layout import Layout
 from retention.stores.seals import seal_of
 
 if TYPE_CHECKING:

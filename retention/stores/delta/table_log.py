@@ -1,12 +1,14 @@
-"""The log of a stream's Delta table, as far as it is asked whether there is a table; the rest is loaded for it."""
+"""The log of a stream's Delta table, as far as it is asked whether there is one, and its version."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from retention.core.inventory import Counters
-from retention.stores.delta import internals
-from retention.stores.layout import Layout
+from retention.core.counters import Counters
+from retention.ports import VersionToken
+from retention.stores.delta import commit_tokens, internals
+from retention.stores.delta import log as delta_history
+from retention.stores.layout import Layout, StoreSettings
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,14 @@ class DeltaTableLog:
     def exists(self) -> bool:
         """Whether the table exists."""
         return exists(self.layout)
+
+    def version_token(self) -> VersionToken | None:
+        """The newest version, with the digest of its log entry."""
+        if not commit_tokens.all_stand(self.layout):
+            # Opening the table reports lost commits, if there are any.
+            return None
+        newest = delta_history.newest_version_token(self.layout)
+        return newest and replace(newest, wants=f"grace {self.grace_ns}")
 
     def begin(self, now_ms: int) -> None:
         """Create the empty table; do nothing if it exists or a rival creates it at the same moment."""
@@ -52,6 +62,11 @@ class FixedPlaces:
 
     def trashed(self, path: str) -> None:
         """Return None: a removed file does not move."""
+
+
+def log_of(layout: Layout, settings: StoreSettings) -> DeltaTableLog:
+    """The log of a stream's table, which a store would begin with its settings."""
+    return DeltaTableLog(layout, settings.grace_ns, settings.vectors)
 
 
 def exists(layout: Layout) -> bool:

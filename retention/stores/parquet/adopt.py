@@ -9,7 +9,8 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.inventory import DataFile, ReadCount
+from retention.core.inventory import DataFile
+from retention.core.read_count import ReadCount
 from retention.core.spoken_commands import command
 from retention.core.wording import counted
 from retention.datafile.parquet import further_columns

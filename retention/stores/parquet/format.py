@@ -29,10 +29,10 @@ class ParquetFormat:
     refuses_new_counters = True
     spark_source = None
 
-    def store(
+    def table(
         self, layout: Layout, settings: StoreSettings, clock: Callable[[], int]
     ) -> TableStore:
-        """The store of a stream on a disk."""
+        """The table of a stream on a disk."""
         if files.is_remote(layout.root):
             raise UsageError(
                 f"stream {layout.stream}: format parquet is not possible at {layout.root}: an object store cannot "

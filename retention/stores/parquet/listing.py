@@ -15,7 +15,8 @@ import pyarrow as pa
 from retention.storage.crash_points import Step
 from retention.storage.elapsed import elapsed_ns
 from retention.storage.errors import as_storage_errors
-from retention.storage.sidecar import ArrowCodec, Sidecar
+from retention.storage.sidecar import Sidecar
+from retention.storage.table_codecs import ArrowCodec
 from retention.stores.layout import Layout
 
 WORTH_FILES = 1_000

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 
 from retention.core import run_names
 from retention.core.counter_names import OF_TABLE, REMOVED
+from retention.core.counters import EPOCH, RUN, Counters
 from retention.core.documents import Digits, JsonDocument, Natural, judge
-from retention.core.file_records import check_columns
-from retention.core.inventory import EPOCH, RUN, Counters
+from retention.core.record_tables import check_columns
 from retention.core.stored_documents import ListState, LogEntry
 from retention.errors import DamagedError, RefusedError, UsageError
 from retention.schemas.bounds import MAX_SEQ

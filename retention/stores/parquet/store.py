@@ -14,7 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.counter_names import counters_of, risen
-from retention.core.inventory import Counters, Inventory, ReadCount
+from retention.core.counters import Counters
+from retention.core.inventory import Inventory
+from retention.core.read_count import ReadCount
 from retention.engine_port import Run, run_here
 from retention.errors import (
     BusyError,
@@ -69,6 +71,10 @@ class _TableLog:
     def exists(self) -> bool:
         return self._log.exists()
 
+    def version_token(self) -> VersionToken | None:
+        """The newest log entry and the directories' times; None if a file without an entry may have been added."""
+        return self._places.version_token()
+
     def begin(self, now_ms: int) -> None:
         files.make_directory(self._layout.messages)
         self._log.append(CommitEntry(0, now_ms, table_id=str(uuid.uuid4())))
@@ -87,10 +93,6 @@ class ParquetStore(FileStore):
         self._places = Places(layout, self._log)
         log = _TableLog(layout, self._log, self._places)
         super().__init__(layout, settings, clock, log, self._places)
-
-    def version_token(self) -> VersionToken | None:
-        """The newest log entry and the directories' times; None if a file without an entry may have been added."""
-        return self._places.version_token()
 
     def incremental_inventory(self, token: VersionToken) -> None:
         """Return None: reading the log is already cheap and complete."""

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core import kv
-from retention.core.inventory import DataFile, ReadCount
+from retention.core.inventory import DataFile
+from retention.core.read_count import ReadCount
 from retention.datafile import footers, parquet
 from retention.datafile.row_groups import rows_in_order
 from retention.datafile.subject_digest import digest_at, pack_deletions, unpack_deletions

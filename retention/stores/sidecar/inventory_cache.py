@@ -14,14 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from retention.core.inventory import EPOCH, Counters
+from retention.core.counters import EPOCH, Counters
 from retention.ports import VersionToken
 from retention.schemas.files import FILE_STATS
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.sidecar import JsonCodec, Sidecar
 from retention.storage.tables import decode_stream, encode_stream
-from retention.stores.layout import Layout, leaving
+from retention.stores.file_paths import leaving
+from retention.stores.layout import Layout
 
 BLOCK_FILES = 2_048
 """The approximate number of rows of a block; a segment is never split."""

@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.inventory import Counters, Inventory, ReadCount
+from retention.core.counters import Counters
+from retention.core.inventory import Inventory
+from retention.core.read_count import ReadCount
 from retention.ports import Prefix, TailTotals, VersionToken
 from retention.stores.checks import inventory as index
 from retention.stores.delta.log_diff import Changes

@@ -13,7 +13,8 @@ from retention.schemas.empty import empty_table
 from retention.schemas.files import FILE_STATS, LOGGED_FILES
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
-from retention.storage.sidecar import ArrowCodec, Codec, ParquetCodec, Sidecar
+from retention.storage.sidecar import Codec, Sidecar
+from retention.storage.table_codecs import ArrowCodec, ParquetCodec
 from retention.storage.tables import in_shape
 from retention.stores.layout import Layout
 

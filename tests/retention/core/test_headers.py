@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.core import headers
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 
 SECOND = 1_000_000_000
 TS = 1_790_000_000 * SECOND

@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from retention.core import headers, message_rows
-from retention.schemas.messages import FILE_COLUMNS, NEVER
+from retention.schemas.deadlines import NEVER
+from retention.schemas.messages import FILE_COLUMNS
 
 EIGHTEEN_BYTES = b"NATS/1.0\r\nA: b\r\n\r\n"
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from retention.core.counter_names import counters_of, risen
-from retention.core.inventory import (
+from retention.core.counters import (
     ARCHIVE_HEAD,
     CLAIMS,
     CONSUMERS,

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 from retention.context.context import OpenedStream
-from retention.core.inventory import Counters
+from retention.core.counters import Counters
 from retention.core.message_rows import complete_rows
 from retention.datafile import parquet
 from retention.errors import (

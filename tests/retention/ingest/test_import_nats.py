@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from retention.context.context import OpenedStream
-from retention.core.inventory import Counters
+from retention.core.counters import Counters
 from retention.core.message_rows import complete_rows, message_sizes
 from retention.errors import DamagedError, RefusedError
 from retention.formats.nats.backup import RAW_ROWS, write_backup

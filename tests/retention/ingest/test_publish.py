@@ -13,7 +13,7 @@ from retention.formats.jsonl import SkippedLine
 from retention.ingest.idempotency import BatchIdentity
 from retention.ingest.publish import publish
 from retention.ingest.published import Ack, Published
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 from tests.support.plain_store import at, configured, opened_stream, store_of
 
 SECOND = 1_000_000_000

@@ -18,7 +18,7 @@ from retention.layout.deadline_buckets import (
     buckets_of,
     lifetime_classes,
 )
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 from tests.support.laws import law
 
 SECOND = 1_000_000_000

@@ -13,7 +13,7 @@ from retention.plan.forecast import HORIZONS_NS, NOTHING_FORETOLD, Due, Forecast
 from retention.plan.forecasting import forecast
 from retention.ports import TailTotals
 from retention.rules.jetstream.prefix_scan import ends_in_prefix, prefix_policy
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 from tests.support.laws import law
 from tests.support.marked import marking, marking_instants
 from tests.support.worlds import (

@@ -21,7 +21,7 @@ from retention.plan.rule_rows import (
     rule_numbers,
     rule_rows,
 )
-from retention.schemas.plan import RULE_NAMES
+from retention.schemas.rule_names import RULE_NAMES
 from tests.support.worlds import Message, World, plan_of
 
 
@@ -46,7 +46,7 @@ def test_the_identity_is_the_same_however_tables_are_cut(plan: Plan) -> None:
         for table in [table_of(plan, name)]
     }
     cut["removed"] = RemovedRanges(numbered_parts(cut["removed"]))
-    assert replace(plan, actions=replace(plan.actions, **cut)).plan_id == plan.plan_id
+    assert replace(plan, actions_if_any=replace(plan.actions, **cut)).plan_id == plan.plan_id
 
 
 def test_a_saved_plan_has_the_identity_of_the_plan(plan: Plan, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_every_number_of_every_row_is_in_it(plan: Plan, name: str) -> None:
             other: Any = table.set_column(at, field, column)
             if name == "removed":
                 other = RemovedRanges(numbered_parts(other))
-            changed = replace(plan, actions=replace(plan.actions, **{name: other}))
+            changed = replace(plan, actions_if_any=replace(plan.actions, **{name: other}))
             known.add(changed.plan_id)
     columns = set(table.column_names) - {"file"}
     assert len(known) == 1 + table.num_rows * len(columns)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retention.core.inventory import ReadCount
+from retention.core.read_count import ReadCount
 from retention.core.seq_ranges import ranges_in
 from retention.errors import StalePlanError
 from retention.plan.removed_ranges import RemovedRanges, ranges_of, settled_counts, store_ranges

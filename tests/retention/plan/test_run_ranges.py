@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given
 
-from retention.core.file_records import check_ranges
 from retention.core.policy import Policy
+from retention.core.record_tables import check_ranges
 from retention.plan.run_ranges import ranges_of_files, ranges_of_plan
 from retention.schemas.runs import RUN_RANGES
 from tests.support.laws import law

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retention.config.keeping import Compaction
-from retention.core.inventory import Counters, Inventory
+from retention.core.counters import Counters
+from retention.core.inventory import Inventory
 from retention.plan.compaction import BATCH_BYTES, CompactionPlan
 from retention.planners.compaction import MergeBounds, light_runs, plan_merges
 from retention.schemas.files import FILE_STATS

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from retention.core.inventory import ReadCount
+from retention.core.read_count import ReadCount
 from retention.plan.remaining import InventoryRow, StoredDigest, digest_in
 from retention.planners.interest import InterestAnswer
 from retention.planners.probe import ResultSpill

@@ -9,7 +9,7 @@ import pytest
 
 from retention.api.stream import Stream
 from retention.api.warehouse import Warehouse
-from retention.core.inventory import Counters
+from retention.core.counters import Counters
 from retention.core.units import HOUR, SECOND
 from retention.errors import DamagedError, RefusedError, StalePlanError, UsageError
 from retention.inspect.lag import UNKNOWN_LAG, lag_of

@@ -13,7 +13,7 @@ import pytest
 from retention.api.stream import Stream
 from retention.api.warehouse import Warehouse
 from retention.apply.requested import remove_now
-from retention.core.inventory import ReadCount
+from retention.core.read_count import ReadCount
 from retention.engines.select import Engines
 from retention.errors import BusyError, RefusedError, StalePlanError, UsageError
 from retention.planners import requests

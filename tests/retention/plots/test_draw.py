@@ -14,7 +14,7 @@ from retention.plots.palette import STYLES
 from retention.plots.picture import INK, Picture
 from retention.plots.warehouse import Measured, warehouse_chart
 from retention.plots.wording import short_name
-from retention.schemas.plan import RULE_NAMES
+from retention.schemas.rule_names import RULE_NAMES
 from tests.support.sandboxes import ORDERS, lines, opened
 
 HOSTILE = (

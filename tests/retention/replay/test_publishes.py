@@ -11,7 +11,7 @@ from retention.core.message_rows import complete_rows
 from retention.core.units import SECOND
 from retention.replay.publishes import publishes_of
 from retention.rules.replay.publishes import Expectation, Publishes
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 
 TS_NS = 1_800_000_000 * SECOND
 

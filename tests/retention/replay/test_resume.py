@@ -18,7 +18,7 @@ from retention.rules.replay.limits import ReplayLimits
 from retention.rules.replay.publishes import PUBLISHES, Expectation, Publishes
 from retention.rules.replay.replay import replay
 from retention.rules.replay.state import ReplayState
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 from tests.retention.rules.replay.test_replay import END, START, of_subjects, rows_of, worlds
 from tests.support.laws import law
 

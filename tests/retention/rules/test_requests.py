@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retention.core.inventory import ReadCount
+from retention.core.read_count import ReadCount
 from retention.core.spans import spans_of
 from retention.core.subjects import matching_mask
 from retention.datafile.parquet import stats_table

@@ -13,7 +13,8 @@ import pytest
 
 from retention.errors import StorageError
 from retention.storage.crash_points import Step
-from retention.storage.sidecar import ArrowCodec, Codec, JsonCodec, ParquetCodec, Sidecar
+from retention.storage.sidecar import Codec, JsonCodec, Sidecar
+from retention.storage.table_codecs import ArrowCodec, ParquetCodec
 
 SCHEMA = pa.schema([("path", pa.string()), ("messages", pa.int64())])
 ROWS = pa.table([["a", "b"], [7, 11]], schema=SCHEMA)

@@ -17,7 +17,7 @@ from retention.consumers.state import (
     DeliveryPosition,
     new_state,
 )
-from retention.core.inventory import Counters
+from retention.core.counters import Counters
 from retention.errors import BusyError, DamagedError
 from retention.stores import consumer_table
 from retention.stores.consumer_table import DIRECTORY, IMPORTED, ConsumerRecord, ConsumerTable

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from retention.context.context import OpenedStream
-from retention.core.inventory import RELEASED
+from retention.core.counters import RELEASED
 from retention.core.table_requirements import TableState
 from retention.errors import DamagedError, RefusedError
 from retention.ports import Swap

@@ -24,7 +24,7 @@ def bring_readers(
         UsageError: a consumer's name is none.
         BusyError, DamagedError: as `bring_offsets`.
     """
-    if not opened.store.exists():
+    if not opened.table.exists():
         return 0
     offsets = dict(_offsets(opened, remote, info, consumers))
     bring_offsets(opened, offsets)

@@ -9,7 +9,7 @@ from retention.context.context import OpenedStream
 from retention.context.log_end import LogEnd
 from retention.context.position import Position, locate
 from retention.context.topic import topic_of
-from retention.core.inventory import Counters
+from retention.core.counters import Counters
 from retention.core.units import MICROSECOND, format_instant
 from retention.errors import RefusedError
 from retention.history.runs import history_of
@@ -86,7 +86,7 @@ def start_of(opened: OpenedStream, info: TopicInfo) -> TopicPosition:
             holds messages that did not come from it, or lists fewer partitions.
     """
     _refuse_more_partitions(opened, info)
-    if not opened.store.exists():
+    if not opened.table.exists():
         history = history_of(opened.warehouse, opened.name)
         if any(history.next_seqs(history.last_epoch()).values()):
             raise RefusedError(

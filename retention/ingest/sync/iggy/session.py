@@ -130,6 +130,6 @@ class _Along:
         if not self._options.with_config or self._info is None:
             return []
         settings = settings_there(self._info)
-        if self._opened.store.exists():
+        if self._opened.table.exists():
             keep_configuration(self._opened, settings)
         return topic_difference_notes(self._opened, settings)

@@ -23,8 +23,9 @@ from retention.errors import RefusedError, RetentionError, UsageError
 from retention.ingest.mirror.origin import origins_of
 from retention.ingest.mirror.run import Mirrored, run_mirror
 from retention.ports import Snapshot, Swap
+from retention.schemas.deadlines import NEVER
 from retention.schemas.files import LOGGED_FILES
-from retention.schemas.messages import FILE_COLUMNS, NEVER
+from retention.schemas.messages import FILE_COLUMNS
 from tests.support.laying import START, File, Laid, lay
 from tests.support.plain_store import configured, opened_stream, store_of
 from tests.support.sandboxes import NOW, opened

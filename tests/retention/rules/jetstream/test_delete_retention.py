@@ -15,8 +15,8 @@ from retention.rules.deleted_subjects import deleted_subjects_of
 from retention.rules.jetstream.delete_retention import DeleteRetention
 from retention.rules.jetstream.evaluate import evaluate
 from retention.rules.rule import SubjectFacts
+from retention.schemas.deadlines import NEVER
 from retention.schemas.files import DELETIONS
-from retention.schemas.messages import NEVER
 from tests.support.laws import law
 from tests.support.rule_cases import NOW, Case, check
 from tests.support.worlds import (

@@ -12,7 +12,7 @@ from retention.core.policy import Policy
 from retention.core.spans import spans_of
 from retention.rules.jetstream.evaluate import evaluate
 from retention.rules.jetstream.next_due import next_due
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 from tests.support.laws import law
 from tests.support.worlds import (
     Message,

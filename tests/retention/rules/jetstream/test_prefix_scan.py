@@ -12,7 +12,7 @@ from retention.core.policy import Policy
 from retention.core.spans import Array, Spans
 from retention.rules.jetstream.evaluate import evaluate
 from retention.rules.jetstream.prefix_scan import ends_in_prefix, prefix_policy
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 from tests.support.laws import law
 
 AS_OF = 100

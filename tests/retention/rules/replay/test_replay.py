@@ -17,7 +17,7 @@ from retention.rules.replay.fates import FATES, held_at, states_at
 from retention.rules.replay.limits import ReplayLimits
 from retention.rules.replay.publishes import PUBLISHES, Expectation, Publishes
 from retention.rules.replay.replay import replay
-from retention.schemas.messages import NEVER
+from retention.schemas.deadlines import NEVER
 from tests.support.laws import law
 from tests.support.replay_model import ReplayModel, fates_of
 

@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from retention.core.inventory import Counters
+from retention.core.counters import Counters
 from retention.stores.checks import inventory
 
 KEYS = [(0, 1, 1), (0, 1, 4), (0, 9, 9), (1, 0, 0), (1, 7, 8)]

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from retention.core.units import DAY
 from retention.delta.snapshot import read
 from retention.ports import Store
-from retention.stores import StoreSettings, open_store
+from retention.stores import StoreSettings, stream_table
 from retention.stores.delta.properties import differing, grace_properties
 from tests.contract.streams import append, latest, removing
 from tests.support.sandboxes import NOW, commands, lines
@@ -20,7 +20,9 @@ REMOVED, VERSIONS = "delta.deletedFileRetentionDuration", "delta.logRetentionDur
 
 def opened(place: Path, grace_days: int) -> Store:
     settings = StoreSettings(grace_ns=grace_days * DAY)
-    return open_store(str(place / "ORDERS"), "ORDERS", settings, lambda: 1_800_000_000 * 10**9)
+    return stream_table(
+        str(place / "ORDERS"), "ORDERS", settings, lambda: 1_800_000_000 * 10**9
+    ).store()
 
 
 def table(place: Path) -> DeltaTable:

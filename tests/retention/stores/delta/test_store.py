@@ -29,8 +29,8 @@ from retention.errors import (
     UsageError,
 )
 from retention.ports import Store, Swap
+from retention.schemas.deadlines import NEVER
 from retention.schemas.files import LOGGED_FILES
-from retention.schemas.messages import NEVER
 from retention.storage.crash_points import Step, watched_by
 from retention.stores.delta import commit
 from retention.stores.delta import store as delta

@@ -23,7 +23,7 @@ from retention.errors import (
 from retention.ports import Store, Swap
 from retention.schemas.files import LOGGED_FILES
 from retention.storage import files
-from retention.stores import StoreSettings, open_store
+from retention.stores import StoreSettings, stream_table
 from retention.stores.layout import Layout
 from retention.stores.lease import held
 from retention.stores.parquet import log as parquet_log
@@ -69,12 +69,12 @@ def kill_after_moves(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
 
 def test_format_parquet_is_refused_on_object_stores() -> None:
     with pytest.raises(UsageError, match=r"cannot rename.*format: delta"):
-        open_store("s3://b/streams/A", "A", StoreSettings("parquet"), lambda: 0)
+        stream_table("s3://b/streams/A", "A", StoreSettings("parquet"), lambda: 0)
 
 
 def test_formats_that_do_not_exist_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'orc' does not exist"):
-        open_store(str(tmp_path), "A", StoreSettings("orc"), lambda: 0)
+        stream_table(str(tmp_path), "A", StoreSettings("orc"), lambda: 0)
 
 
 def test_an_entry_says_everything_about_its_commit(place: Stage, store: Store) -> None:

@@ -17,7 +17,7 @@ from retention.core.inventory import Inventory
 from retention.datafile import parquet
 from retention.errors import ForeignRowsError
 from retention.ports import IncrementalInventory
-from retention.stores import StoreSettings, open_store
+from retention.stores import StoreSettings, stream_table
 from retention.stores.delta import incremental
 from retention.stores.delta.actions import add_action, remove_action
 from retention.stores.delta.store import DeltaStore
@@ -72,7 +72,7 @@ class Table:
     used: int = 0
 
     def __post_init__(self) -> None:
-        opened = open_store(str(self.root), "BIG", StoreSettings(), lambda: NOW)
+        opened = stream_table(str(self.root), "BIG", StoreSettings(), lambda: NOW).store()
         assert isinstance(opened, DeltaStore)
         self.store = opened
         self.store.create()
