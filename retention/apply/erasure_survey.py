@@ -252,7 +252,7 @@ def _with_hidden(opened: OpenedStream, planned: Planned, hidden: Iterable[str]) 
     files = pa.concat_tables(
         [plan.actions.files, rows.select(PLANNED_FILES.names).cast(PLANNED_FILES)]
     )
-    return replace(planned, plan=replace(plan, actions_if_any=replace(plan.actions, files=files)))
+    return replace(planned, plan=replace(plan, effects=replace(plan.actions, files=files)))
 
 
 def _held_under_vectors(

@@ -85,6 +85,16 @@ class Actions:
     and the next after the last; None: the next sequence is unchanged."""
 
     @property
+    def file_count(self) -> int:
+        """The number of files that the plan touches."""
+        return int(self.files.num_rows)
+
+    @property
+    def marker_count(self) -> int:
+        """The number of delete markers to write."""
+        return int(self.markers.num_rows)
+
+    @property
     def removed_messages(self) -> int:
         """The number of messages to remove."""
         return _total(self.files["removed_messages"])
@@ -113,6 +123,10 @@ class Actions:
         """The identity of a plan with these actions under a header, as `plan.identity`."""
         tables = (self.files, self.rules, self.markers)
         return identity(header, tables, part_digests(self.files, self.removed))
+
+    def tables(self) -> Actions:
+        """Itself: it has its tables."""
+        return self
 
     @property
     def removal(self) -> str:

@@ -12,7 +12,7 @@ from retention.plan.cause import Cause
 from retention.plan.consumer_snapshot import pins_as_json
 from retention.plan.forecast import NOTHING_FORETOLD, Forecast
 from retention.plan.header import Header, Pins
-from retention.plan.header_digest import identity_of_nothing
+from retention.plan.no_actions import NO_ACTIONS, NoActions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,8 +34,8 @@ class Plan:
 
     header: Header
     pins: Pins = field(default_factory=Pins)
-    actions_if_any: Actions | None = None
-    """The actions; None: it changes nothing, which many plans do, and needs no tables."""
+    effects: Actions | NoActions = NO_ACTIONS
+    """Its actions; of a plan that changes nothing, no tables of them."""
     cause: Cause = field(default_factory=Cause)
     """The inputs that explain the plan; not part of its identity."""
     forecast: Forecast = NOTHING_FORETOLD
@@ -62,15 +62,12 @@ class Plan:
     @cached_property
     def actions(self) -> Actions:
         """The actions, without rows if it changes nothing."""
-        from retention.plan.actions import Actions
-
-        return self.actions_if_any or Actions()
+        return self.effects.tables()
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing would change."""
-        touches = self.actions_if_any is not None and self.actions_if_any.files.num_rows > 0
-        return not touches and not self.sets_sequences
+        return not self.effects.file_count and not self.sets_sequences
 
     @property
     def sets_sequences(self) -> bool:
@@ -80,36 +77,36 @@ class Plan:
     @property
     def sequences(self) -> tuple[int, int] | None:
         """The sequences that it uses or skips: the first, and the next after the last; None: it uses none."""
-        return None if self.actions_if_any is None else self.actions_if_any.sequences
+        return self.effects.sequences
 
     @property
     def markers(self) -> int:
         """The number of delete markers to write."""
-        return 0 if self.actions_if_any is None else self.actions_if_any.markers.num_rows
+        return self.effects.marker_count
 
     @property
     def removed_messages(self) -> int:
         """The number of messages to remove."""
-        return 0 if self.actions_if_any is None else self.actions_if_any.removed_messages
+        return self.effects.removed_messages
 
     @property
     def removed_bytes(self) -> int:
         """The bytes to remove, by the broker's accounting."""
-        return 0 if self.actions_if_any is None else self.actions_if_any.removed_bytes
+        return self.effects.removed_bytes
 
     @property
     def bytes_rewritten(self) -> int:
         """The lengths of the files that lose some of their messages, as they are now."""
-        return 0 if self.actions_if_any is None else self.actions_if_any.bytes_rewritten
+        return self.effects.bytes_rewritten
 
     @property
     def by_rule(self) -> dict[str, int]:
         """Messages to remove, by rule; rules that remove none are omitted."""
-        return {} if self.actions_if_any is None else self.actions_if_any.by_rule
+        return self.effects.by_rule
 
     def by_rule_of(self, files: pa.Array) -> dict[str, int]:
         """Messages to remove from files at some paths, by rule; rules that remove none are omitted."""
-        return {} if self.actions_if_any is None else self.actions_if_any.by_rule_of(files)
+        return self.effects.by_rule_of(files)
 
     @property
     def held_as_json(self) -> dict[str, object] | None:
@@ -119,13 +116,11 @@ class Plan:
 
     @cached_property
     def plan_id(self) -> str:
-        """SHA-256 of the decisions (see `identity`): the same inputs give the same plan, on any engine.
+        """SHA-256 of the decisions (see `plan.identity`): the same inputs give the same plan, on any engine.
 
         It covers everything that a run uses of the plan, including numbers only for the run history.
         """
-        if self.actions_if_any is None:
-            return identity_of_nothing(self._header())
-        return self.actions_if_any.identity(self._header())
+        return self.effects.identity(self._header())
 
     def removes_as(self, other: Plan) -> bool:
         """Whether another plan removes the same messages of the same files by the same rules."""

@@ -145,7 +145,7 @@ def plan_request(table: RequestTable, request: Request, vetoes: Sequence[Veto] =
         return replace(plan, header=replace(plan.header, begins_epoch=begins))
     if isinstance(request, Purge):
         sequences = requests.moved(request, next_seq(opened, table.inventory))
-        return replace(plan, actions_if_any=replace(plan.actions, sequences=sequences))
+        return replace(plan, effects=replace(plan.actions, sequences=sequences))
     return plan
 
 
@@ -174,7 +174,7 @@ def _without_table(opened: OpenedStream, request: Request) -> Plan:
         raise _not_there(opened, request.seqs, first, first)
     plan = empty_plan(opened.name, opened.clock(), opened.config.policy())
     actions = replace(plan.actions, sequences=requests.moved(request, first))
-    return replace(plan, header=replace(plan.header, request=request), actions_if_any=actions)
+    return replace(plan, header=replace(plan.header, request=request), effects=actions)
 
 
 def _purge(table: RequestTable, request: Purge) -> Verdicts:

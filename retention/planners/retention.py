@@ -162,9 +162,7 @@ def _conclude(
     made = replace(
         made,
         header=replace(made.header, read=read),
-        actions_if_any=replace(
-            made.actions, markers=announced.markers, sequences=announced.sequences
-        ),
+        effects=replace(made.actions, markers=announced.markers, sequences=announced.sequences),
         cause=replace(made.cause, refused=announced.refused),
     )
     made = under_holds(made, context.holds, announced.vetoed, remaining.kept)

@@ -123,7 +123,7 @@ def reading(location: str) -> Iterator[pa.NativeFile]:
 def reading_bytes(location: str) -> Iterator[Any]:
     """Open a file during the block to read bytes, which need no Arrow on a disk, with failures as `StorageError`."""
     with as_storage_errors(location, FileNotFoundError):
-        opened = open_input(location) if is_remote(location) else Path(location).open("rb")  # noqa: SIM115  (the block closes it)
+        opened = open_input(location) if is_remote(location) else Path(location).open("rb")  # noqa: SIM115
         with opened as source:
             yield source
 

@@ -1,4 +1,4 @@
-"""The allocators of Arrow and deltalake take the settings of a process that goes on for days."""
+"""Processes of commands and jobs: Arrow loads without pandas, and allocators suit a process that goes on for days."""
 
 from __future__ import annotations
 
@@ -11,6 +11,29 @@ import pyarrow as pa
 import pytest
 
 from retention.startup import return_memory
+
+SPARED = """
+import sys
+from retention.startup import spare_pandas
+spare_pandas()
+spare_pandas()
+assert "pyarrow" not in sys.modules
+import pyarrow.compute
+pyarrow.array(["a"])
+assert "pandas" not in sys.modules
+assert not repr(pyarrow.__spec__.loader).startswith("<retention")
+import pandas
+spare_pandas()
+print(pyarrow.array([1]).to_pandas().sum())
+"""
+
+
+def test_arrow_looks_for_pandas_once_and_finds_none() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", SPARED], check=True, capture_output=True, text=True
+    )
+    assert told.stdout == "1\n"
+
 
 LOADED = """
 import os, sys

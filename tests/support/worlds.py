@@ -306,7 +306,7 @@ def plan_of(world: World, policy: Policy, as_of_ns: int) -> Plan:
 def planned(world: World, policy: Policy, as_of_ns: int, told: MarkedPass) -> Plan:
     plan = make_plan(all_remaining(world.inventory), policy, as_of_ns, told.vetoed)
     actions = replace(plan.actions, markers=told.markers, sequences=told.sequences)
-    return replace(plan, actions_if_any=actions)
+    return replace(plan, effects=actions)
 
 
 def removed_by(world: World, plan: Plan) -> dict[int, str | None]:

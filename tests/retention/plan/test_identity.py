@@ -9,7 +9,9 @@ import pyarrow as pa
 import pytest
 
 from retention.core.policy import Policy
+from retention.plan.actions import Actions
 from retention.plan.identity import identity, part_digests
+from retention.plan.no_actions import NO_ACTIONS
 from retention.plan.plan import Plan
 from retention.plan.planfile import load_plans, save_plans
 from retention.plan.removed_ranges import RemovedRanges
@@ -46,7 +48,15 @@ def test_the_identity_is_the_same_however_tables_are_cut(plan: Plan) -> None:
         for table in [table_of(plan, name)]
     }
     cut["removed"] = RemovedRanges(numbered_parts(cut["removed"]))
-    assert replace(plan, actions_if_any=replace(plan.actions, **cut)).plan_id == plan.plan_id
+    assert replace(plan, effects=replace(plan.actions, **cut)).plan_id == plan.plan_id
+
+
+def test_a_plan_without_actions_is_one_with_actions_on_nothing(plan: Plan) -> None:
+    nothing, rowless = replace(plan, effects=NO_ACTIONS), replace(plan, effects=Actions())
+    assert nothing.plan_id == rowless.plan_id
+    assert nothing.summary() == rowless.summary()
+    assert (nothing.is_empty, nothing.bytes_rewritten) == (rowless.is_empty, 0)
+    assert nothing.removes_as(rowless)
 
 
 def test_a_saved_plan_has_the_identity_of_the_plan(plan: Plan, tmp_path: Path) -> None:
@@ -107,7 +117,7 @@ def test_every_number_of_every_row_is_in_it(plan: Plan, name: str) -> None:
             other: Any = table.set_column(at, field, column)
             if name == "removed":
                 other = RemovedRanges(numbered_parts(other))
-            changed = replace(plan, actions_if_any=replace(plan.actions, **{name: other}))
+            changed = replace(plan, effects=replace(plan.actions, **{name: other}))
             known.add(changed.plan_id)
     columns = set(table.column_names) - {"file"}
     assert len(known) == 1 + table.num_rows * len(columns)

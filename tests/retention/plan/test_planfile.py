@@ -52,7 +52,7 @@ def scattered_plans() -> list[Plan]:
     files = tuple((first, tuple(messages[first - 1 : first + 19])) for first in (1, 21, 41))
     world = World((*files, (61, (messages[60],))), open_base=61)
     plan = plan_of(world, Policy(max_msgs_per_subject=1), 30)
-    return [plan, replace(plan, actions_if_any=Actions())]
+    return [plan, replace(plan, effects=Actions())]
 
 
 def edited(location: str, **changes: Any) -> None:
