@@ -257,7 +257,7 @@ def _behind_and_ahead(
         return lag, NOTHING_FORETOLD, None, None
     if policy.rests_on_consumers:
         return consumers_lag(opened, inventory, as_of_ns), NOTHING_FORETOLD, None, None
-    with Engines("local") as engines:
+    with Engines.of_active_session() as engines:
         rows = UnopenedRows(opened, engines)
         decided = decide(all_remaining(inventory), policy, as_of_ns, rows)
     on_hold = holds_in_effect(opened, inventory.counters).some(decided.spans)

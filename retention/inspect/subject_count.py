@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pyarrow.compute as pc
-
 from retention.context.context import OpenedStream
 from retention.core.inventory import Inventory
 from retention.core.spans import spans_of
@@ -13,7 +11,7 @@ from retention.planners.subject_shuffle import subject_excess
 
 
 def count_subjects(opened: OpenedStream, inventory: Inventory) -> int:
-    """Count subjects as a limit of one message each would: all messages without those beyond it.
+    """Count subjects as a limit of one message each would.
 
     Very many digests are counted by tasks, of the active Spark session if there is one; none is started.
 
@@ -25,5 +23,6 @@ def count_subjects(opened: OpenedStream, inventory: Inventory) -> int:
     if not files.num_rows:
         return 0
     with Engines.of_active_session() as engines:
-        beyond = subject_excess(opened, all_remaining(inventory), spans_of(files), 1, engines)
-    return int(pc.sum(files["messages"]).as_py() - beyond.messages.sum())
+        return subject_excess(
+            opened, all_remaining(inventory), spans_of(files), 1, engines
+        ).subjects

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -98,8 +98,8 @@ class ShuffledExcess:
     messages: Array
     places: Mapping[int, str]
     """Span → its file; spans without removals are omitted."""
-    subjects: None = None
-    """Unknown: tasks count messages only."""
+    subjects: int
+    """The number of all subjects."""
 
     def of_span(self, span: int) -> StoredShare:
         """The location of one span's share of the excess."""
@@ -169,7 +169,8 @@ class DecideBucket:
     """A function that decides the removals of each span in one bucket, and emits them by span.
 
     A part has the number of removed messages and identifies them: under a limit of one by the last
-    kept message of each subject, otherwise by all subjects.
+    kept message of each subject, otherwise by all subjects. A part for the key after the last span has the number of
+    subjects in the bucket.
     """
 
     limit: int
@@ -181,9 +182,10 @@ class DecideBucket:
         del bucket
         counts = unpacked(contents, DEALT)
         excess = surplus(self.limit, counts, self.span_of_file, self.spans)
+        yield self.spans, _number(excess.subjects)
         for span, held in enumerate(excess.held):
             if len(held.messages):
-                yield span, int(held.beyond.sum()).to_bytes(8, "little") + self._which(held)
+                yield span, _number(int(held.beyond.sum())) + self._which(held)
 
     def _which(self, held: SpanSubjects) -> bytes:
         if self.limit > 1:
@@ -194,19 +196,20 @@ class DecideBucket:
 
 @dataclass(frozen=True)
 class GatherSpan:
-    """A function that collects the removals of one span, and stores them in a file."""
+    """A function that collects the removals of one span, and stores them in a file, or counts the subjects."""
 
     limit: int
+    spans: int
     directory: str
 
-    def __call__(self, span: int, contents: Sequence[bytes]) -> DecidedSpan | None:
-        """The span, from parts of `DecideBucket`; None: nothing of it is removed."""
-        messages = sum(int.from_bytes(content[:8], "little") for content in contents)
-        if not messages:
-            return None
+    def __call__(self, span: int, contents: Sequence[bytes]) -> DecidedSpan | int:
+        """The span, from parts of `DecideBucket`; for the key after the last span, the number of subjects."""
+        total = sum(int.from_bytes(content[:8], "little") for content in contents)
+        if span == self.spans or not total:
+            return total
         place = scratch_files.new_place(self.directory, f"span-{span}")
         _write_share(place, self._share([content[8:] for content in contents]))
-        return DecidedSpan(span, messages, place)
+        return DecidedSpan(span, total, place)
 
     def _share(self, contents: Sequence[bytes]) -> KeepCounts | KeepLast:
         if self.limit == 1:
@@ -260,12 +263,14 @@ class Exchange:
             tasks,
             weights,
             Gathering(self.decide, self.buckets),
-            Gathering(GatherSpan(limit, self.directory), min(self.buckets, spans)),
+            Gathering(GatherSpan(limit, spans, self.directory), min(self.buckets, spans)),
         )
-        going = [span for span in decided if span is not None]
+        # The subjects have the last key; there is none without a digest.
+        subjects = cast("int", decided[-1]) if decided else 0
+        going = [span for span in decided if isinstance(span, DecidedSpan)]
         totals = np.zeros(spans, dtype=np.int64)
         totals[[span.span for span in going]] = [span.messages for span in going]
-        return ShuffledExcess(totals, {span.span: span.place for span in going})
+        return ShuffledExcess(totals, {span.span: span.place for span in going}, subjects)
 
 
 @labelled(step="count messages of subjects")
@@ -298,6 +303,10 @@ def _shuffled(
     return Exchange(engine, decide, buckets, scratch.location).excess(
         deal_subjects, deals, [sum(lengths[task.first :][: len(task.files)]) for task in deals]
     )
+
+
+def _number(number: int) -> bytes:
+    return number.to_bytes(8, "little")
 
 
 def _packed(table: pa.Table) -> bytes:

@@ -60,8 +60,8 @@ class SubjectExcess(Protocol):
         ...
 
     @property
-    def subjects(self) -> int | None:
-        """The number of all subjects; None: unknown."""
+    def subjects(self) -> int:
+        """The number of all subjects."""
         ...
 
     def of_span(self, span: int) -> RowRule:
