@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from retention.core.inventory import DataFile, Inventory
+    from retention.core.prefix import Prefix
     from retention.core.table_requirements import TableRequirement
     from retention.core.table_updates import TableUpdate
 
@@ -146,23 +147,6 @@ class VersionToken:
     def tells(self, snapshot: Snapshot) -> bool:
         """Whether a snapshot, opened after this token was read, is of the same state of the log."""
         return (self.version, self.seal) == (snapshot.version, snapshot.seal)
-
-
-@dataclass(frozen=True)
-class TailTotals:
-    """Totals of the part of a stream after a prefix, which is not read."""
-
-    segments: int = 0
-    messages: int = 0
-    bytes: int = 0
-
-
-@dataclass(frozen=True)
-class Prefix:
-    """The oldest segments of a stream as an inventory, and the totals of the rest."""
-
-    inventory: Inventory
-    later: TailTotals
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.ports import TailTotals
+from retention.core.prefix import TailTotals
 
 if TYPE_CHECKING:
     from retention.apply.change import Change

@@ -45,6 +45,7 @@ from retention.context.maintenance import maintaining
 from retention.context.run_files import undo_location
 from retention.context.topic import has_data
 from retention.core.labels import on_stream
+from retention.core.prefix import TailTotals
 from retention.core.spoken_commands import command
 from retention.core.table_requirements import AssertEpoch
 from retention.core.table_updates import SetDropped, set_epoch
@@ -62,7 +63,7 @@ from retention.history.kinds import (
 from retention.history.record import UNKNOWN, RunRecord
 from retention.history.runs import History, history_of
 from retention.interest.commit_offsets import lower_watermarks
-from retention.ports import Snapshot, TailTotals
+from retention.ports import Snapshot
 from retention.rules import DELETE_SEGMENTS
 from retention.stores.row_tombstones import LAST_BUILD, tombstoned_paths
 

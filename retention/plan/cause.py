@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from retention.core.prefix import TailTotals
 from retention.plan.consumer_snapshot import ConsumerSnapshot
-from retention.ports import TailTotals
 
 if TYPE_CHECKING:
     import pyarrow as pa

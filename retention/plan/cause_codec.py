@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.prefix import TailTotals
 from retention.core.spans import Array
 from retention.plan.cause import Cause
 from retention.plan.cause_files import CauseFiles, Remaining
 from retention.plan.consumer_snapshot import ConsumerSnapshot, pins_as_json, pins_from_json
 from retention.plan.loaded_ranges import loaded_ranges
-from retention.ports import TailTotals
 from retention.rules import RULES
 from retention.rules.jetstream.interest import Interest
 from retention.rules.jetstream.protection import Protection

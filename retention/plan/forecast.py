@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, replace
 
 from retention.core.json_object import JsonObject
 from retention.core.policy import Policy
+from retention.core.prefix import TailTotals
 from retention.core.units import DAY, HOUR, WEEK
-from retention.ports import TailTotals
 from retention.schemas.deadlines import NEVER
 
 HORIZONS_NS = (HOUR, DAY, WEEK, 30 * DAY)

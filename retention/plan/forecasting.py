@@ -6,10 +6,10 @@ from itertools import chain
 
 from retention.core.inventory import Inventory
 from retention.core.policy import Policy
+from retention.core.prefix import TailTotals
 from retention.plan.estimate_bounds import removal_of
 from retention.plan.estimate_ranges import losses
 from retention.plan.forecast import HORIZONS_NS, NOTHING_FORETOLD, Due, Forecast
-from retention.ports import TailTotals
 from retention.rules.fold import Evaluation
 from retention.rules.jetstream.evaluate import expires
 from retention.rules.jetstream.next_due import next_due

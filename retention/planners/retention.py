@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from retention.core.inventory import Inventory
 from retention.core.policy import Policy
+from retention.core.prefix import TailTotals
 from retention.core.read_count import ReadCount
 from retention.core.spans import spans_of
 from retention.plan.build import make_plan, under_holds
@@ -25,7 +26,6 @@ from retention.planners.interest import remaining_of
 from retention.planners.remaining_subjects import RemainingSubjects
 from retention.planners.rows import StreamRows
 from retention.planners.veto import veto
-from retention.ports import TailTotals
 from retention.rules.fold import Evaluation, Vetoed
 from retention.rules.jetstream.evaluate import evaluate, find_subjects
 from retention.rules.jetstream.prefix_scan import ends_in_prefix, prefix_policy

@@ -29,8 +29,8 @@ class RegroupedExcess:
         return self.excess.messages[self.number]
 
     @property
-    def subjects(self) -> int | None:
-        """The number of all subjects; None: unknown."""
+    def subjects(self) -> int:
+        """The number of all subjects."""
         return self.excess.subjects
 
     def of_span(self, span: int) -> RowRule:

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 
 from retention.core.counters import Counters
 from retention.core.inventory import Inventory
+from retention.core.prefix import Prefix, TailTotals
 from retention.core.read_count import ReadCount
-from retention.ports import Prefix, TailTotals, VersionToken
+from retention.ports import VersionToken
 from retention.stores.checks import inventory as index
 from retention.stores.delta.log_diff import Changes
 from retention.stores.sidecar.inventory_cache import (

@@ -202,7 +202,7 @@ def test_a_batch_of_a_writer_is_rolled_up_once(orders: OpenedStream) -> None:
 def test_who_comes_first_is_rolled_up_as_well(orders: OpenedStream, tmp_path: Path) -> None:
     publish(orders, [line("a"), line("b")])
     rival = opened_stream(tmp_path / "rival", NOW)
-    object.__setattr__(rival, "store", orders.store)
+    object.__setattr__(rival, "table", orders.table)
 
     def come_first() -> None:
         publish(rival, [line("a"), line("c")])

@@ -8,10 +8,10 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from retention.core.policy import Policy
+from retention.core.prefix import TailTotals
 from retention.core.units import DAY, HOUR
 from retention.plan.forecast import HORIZONS_NS, NOTHING_FORETOLD, Due, Forecast, never_below
 from retention.plan.forecasting import forecast
-from retention.ports import TailTotals
 from retention.rules.jetstream.prefix_scan import ends_in_prefix, prefix_policy
 from retention.schemas.deadlines import NEVER
 from tests.support.laws import law

@@ -10,11 +10,11 @@ import pytest
 
 from retention.api.warehouse import Warehouse
 from retention.core.inventory import Inventory
+from retention.core.prefix import Prefix, TailTotals
 from retention.engines.select import Engines
 from retention.jobs.retain import summary
 from retention.plan.overdue import Overdue
 from retention.planners import afresh, cached
-from retention.ports import Prefix, TailTotals
 from retention.views.html import plan_html, report_html, state_html
 from retention.views.json_entries import plan_entry, report_entry
 from retention.views.text import plan_text, report_text, state_text

@@ -14,13 +14,13 @@ from retention.api.log import BoundPlan
 from retention.api.stream import Stream
 from retention.api.warehouse import Warehouse
 from retention.core.inventory import Inventory
+from retention.core.prefix import Prefix, TailTotals
 from retention.engines.select import Engines
 from retention.errors import StalePlanError, UsageError
 from retention.plan.planfile import load_plans, save_plans
 from retention.planners import shown
 from retention.planners.explain import explain_by
 from retention.planners.table import plan_table
-from retention.ports import Prefix, TailTotals
 from tests.retention.planners.test_delete_segments import opened_at
 from tests.retention.planners.test_interest import progress, stand
 from tests.support.laying import SECOND, START, even_segments, lay, warehouse_with
