@@ -36,7 +36,8 @@ from pathlib import Path
 from retention.startup import spare_pandas
 spare_pandas()
 import retention.api.warehouse, retention.planners.shown, retention.stores.delta.format, retention.engines.local
-import retention.stores.delta.store, retention.stores.delta.incremental, retention.planners.afresh, numpy.ma, pyarrow.parquet
+import retention.stores.delta.store, retention.stores.delta.incremental, retention.planners.afresh
+import numpy.ma, pyarrow.parquet
 place, instant = Path(sys.argv[1]), int(sys.argv[2])
 before, processor = time.perf_counter(), time.process_time()
 """
