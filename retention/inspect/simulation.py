@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 from retention.config import StreamConfig
 from retention.config.changed import changed_stream, replay_settings
 from retention.context.context import OpenedStream
+from retention.core.bounds import Bounds
 from retention.core.inventory import Inventory
 from retention.core.policy import Policy, describe
 from retention.core.read_count import ReadCount
 from retention.engines.select import Engines
 from retention.errors import RefusedError, UsageError
 from retention.plan.estimate_bounds import Estimate
-from retention.plan.estimate_ranges import Bounds
 from retention.plan.growth import Growth, grown, growth_of, mean_bytes, observed_growth
 from retention.plan.simulation import (
     PassCost,

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from retention.core.bounds import Bounds
 from retention.core.inventory import Inventory
 from retention.core.json_object import JsonObject
 from retention.core.policy import Policy
 from retention.core.spans import Array, Spans
-from retention.plan.estimate_ranges import Bounds, Losses, Range, losses, without_protected
+from retention.plan.estimate_ranges import Losses, Range, losses, without_protected
 from retention.rules.fold import Evaluation
 from retention.rules.jetstream.whole_segments import unread_answers
 

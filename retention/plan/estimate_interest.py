@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from retention.core.bounds import Bounds
 from retention.core.inventory import Inventory
 from retention.core.policy import Policy
 from retention.core.spans import Spans
@@ -14,7 +15,7 @@ from retention.plan.estimate_bounds import (
     size_of,
     whole_only,
 )
-from retention.plan.estimate_ranges import Bounds, Range
+from retention.plan.estimate_ranges import Range
 from retention.rules.acting import acting_limits
 from retention.rules.jetstream.interest import Release
 

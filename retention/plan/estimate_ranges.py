@@ -6,24 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from retention.core.bounds import Bounds
 from retention.core.policy import Policy
 from retention.core.spans import Array
 from retention.rules.fold import Evaluation
 from retention.rules.jetstream import delete_markers
 from retention.rules.jetstream.delete_markers import LimitTotals
 from retention.rules.rule import ExpiryRule
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """Bounds of one number: at least `lower`, at most `upper`."""
-
-    lower: int
-    upper: int
-
-    def as_json(self) -> dict[str, int]:
-        """Both bounds, by name."""
-        return {"lower": self.lower, "upper": self.upper}
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any, Literal
 
+from retention.core.bounds import Bounds
 from retention.core.json_object import JsonObject
 from retention.core.units import parse_as_of
 from retention.errors import UsageError
-from retention.plan.estimate_ranges import Bounds
 from retention.plan.growth import Growth
 
 Noun = Literal["messages", "rows"]

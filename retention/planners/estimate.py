@@ -7,6 +7,7 @@ from dataclasses import replace
 import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
+from retention.core.bounds import Bounds
 from retention.core.inventory import Inventory
 from retention.core.spans import spans_of
 from retention.core.wording import counted
@@ -14,7 +15,6 @@ from retention.engines.select import Engines
 from retention.errors import RefusedError
 from retention.plan.estimate_bounds import Estimate, bounds_of
 from retention.plan.estimate_interest import released_bounds
-from retention.plan.estimate_ranges import Bounds
 from retention.plan.plan import Plan, empty_plan
 from retention.plan.remaining import RemainingRow, all_remaining
 from retention.planners.consumer_protection import protection_of

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from retention.core.bounds import Bounds
 from retention.core.units import DAY
 from retention.core.wording import counted
-from retention.plan.estimate_ranges import Bounds
 from retention.plan.simulation import SimulatedPass, Simulation
 from retention.plots.charts import Chart, Curve, Curves
 from retention.plots.plan import LONGEST_NAME

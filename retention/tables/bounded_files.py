@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.bounds import Bounds
 from retention.core.json_object import JsonObject
 from retention.core.spans import Array
 from retention.core.table_policy import LIMITS, TablePolicy
 from retention.core.units import DAY, MILLISECOND, SECOND
 from retention.delta.schema import leaves
 from retention.delta.snapshot import DeltaSnapshot
-from retention.plan.estimate_ranges import Bounds
 from retention.plan.forecast import HORIZONS_NS
 from retention.plan.growth import NO_GROWTH, OBSERVED_NS, PIECES, Growth
 from retention.rules.tables.files import decide_files, files_beyond_bytes

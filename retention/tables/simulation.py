@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from retention.config.changed import changed_table
 from retention.config.describe_table import limits_in_words
 from retention.config.table import TableConfig
+from retention.core.bounds import Bounds
 from retention.core.table_policy import TablePolicy, with_one_limit
 from retention.engine_port import Engine
 from retention.errors import UsageError
-from retention.plan.estimate_ranges import Bounds
 from retention.plan.growth import Growth, growth_of
 from retention.plan.simulation import (
     PassCost,

@@ -6,12 +6,12 @@ from dataclasses import asdict, dataclass
 
 import pyarrow.compute as pc
 
+from retention.core.bounds import Bounds
 from retention.core.display import Displayed
 from retention.core.json_object import JsonObject
 from retention.delta.features import refusal
 from retention.delta.snapshot import DeltaSnapshot
 from retention.erasure.record import ErasureRecord
-from retention.plan.estimate_ranges import Bounds
 from retention.stores.holds import Hold
 from retention.stores.pauses import Pause, pause_of
 from retention.tables.access import access_of

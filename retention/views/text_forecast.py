@@ -6,8 +6,8 @@ import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from retention.core.bounds import Bounds
 from retention.core.units import format_size
-from retention.plan.estimate_ranges import Bounds
 from retention.views.wording import bounds_text, brief_duration, brief_instant
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from retention.core.units import format_size
 from retention.views.wording import bounds_text, brief_instant, counted_bounds
 
 if TYPE_CHECKING:
+    from retention.core.bounds import Bounds
     from retention.core.json_object import JsonObject
-    from retention.plan.estimate_ranges import Bounds
     from retention.plan.growth import Growth
     from retention.plan.simulation import PassCost, SimulatedPass, SimulatedPolicy, Simulation
 

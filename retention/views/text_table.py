@@ -7,9 +7,9 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from retention.core.bounds import Bounds
 from retention.core.units import format_size
 from retention.core.wording import counted
-from retention.plan.estimate_ranges import Bounds
 from retention.views.text_erase import unfinished_clause
 from retention.views.text_guards import guards_text, passed_guards_text
 from retention.views.text_hold import expired_text, holds_clause, kept_text

@@ -9,7 +9,7 @@ from retention.core.units import DAY, HOUR, MINUTE, SECOND, format_duration, for
 from retention.errors.printable import visible
 
 if TYPE_CHECKING:
-    from retention.plan.estimate_ranges import Bounds
+    from retention.core.bounds import Bounds
 
 
 def lines_text(lines: Iterable[str]) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from retention.core.bounds import Bounds
 from retention.core.units import DAY, HOUR
 from retention.inspect.consumers import ConsumerInfo
-from retention.plan.estimate_ranges import Bounds
 from retention.plan.protected import ProtectedFor, ProtectedMessages
 from retention.plan.simulation import SimulatedPass
 from retention.plots.charts import Curves, Rows, Stack

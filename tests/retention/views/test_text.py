@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+from retention.core.bounds import Bounds
 from retention.core.outcomes import Outcome
 from retention.core.policy import Policy
 from retention.core.units import DAY, HOUR
@@ -12,7 +13,6 @@ from retention.history.report import RunReport
 from retention.inspect.lag import Lag
 from retention.inspect.state import State
 from retention.plan.estimate_bounds import Estimate
-from retention.plan.estimate_ranges import Bounds
 from retention.plan.explanation import Explanation
 from retention.plan.forecast import Due, Forecast
 from retention.plan.plan import Plan
