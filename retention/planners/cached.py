@@ -8,16 +8,29 @@ from typing import TYPE_CHECKING
 
 from retention.context.context import OpenedStream
 from retention.context.hold_listing import has_hold_records
+from retention.core.inventory import Inventory
 from retention.engines.select import Engines
 from retention.plan.cause import Cause
 from retention.plan.header import SegmentCounts
 from retention.plan.overdue import overdue_from_json
 from retention.plan.plan import Plan, empty_plan
-from retention.ports import Snapshot, VersionToken
+from retention.ports import Snapshot, TailTotals, VersionToken
 from retention.stores.sidecar.next_due import NextDue, recall
 
 if TYPE_CHECKING:
     from retention.planners.replayed import NextReplay
+
+
+@dataclass(frozen=True)
+class PlannedState:
+    """A state of a stream that a pass was planned from."""
+
+    token: VersionToken
+    """The token that was read before the state."""
+    inventory: Inventory
+    """The stream, or its oldest segments."""
+    tail: TailTotals
+    """Totals of the segments after them."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +44,8 @@ class Planned:
     """The opened table; None if it was not needed."""
     goes_on: NextReplay | None = None
     """The state that a pass with `mode: replay` commits; None: it commits none."""
+    state: PlannedState | None = None
+    """The state that the plan was made from; None: it has no token, or the plan is no pass over a stream."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +74,10 @@ def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
 
     fresh = plan_state(opened, token, as_of_ns, engines)
     remember_due(opened, token, fresh, None)
-    counters = fresh.planning.inventory.counters
-    return Planned(fresh.planning.plan, counters.next_seq, fresh.snapshot)
+    planning, inventory = fresh.planning, fresh.planning.inventory
+    state = None if token is None else PlannedState(token, inventory, planning.tail)
+    next_seq = inventory.counters.next_seq
+    return Planned(planning.plan, next_seq, fresh.snapshot, state=state)
 
 
 def uncached_plan(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned | None:

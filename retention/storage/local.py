@@ -28,14 +28,21 @@ def write(location: str) -> Iterator[BinaryIO]:
 @contextmanager
 def put(location: str) -> Iterator[BinaryIO]:
     """Write a file like `write`, but its name is durable only after an fsync of its directory."""
+    with put_unsynced(location) as sink:
+        yield sink
+        sink.flush()
+        os.fsync(sink.fileno())
+        reached(Step.WRITE_SYNCED)
+
+
+@contextmanager
+def put_unsynced(location: str) -> Iterator[BinaryIO]:
+    """Write a file that appears complete, or not at all if the block raises; a power failure may tear or lose it."""
     final = Path(location)
     temporary = _beside(final)
     try:
         with _new(temporary) as sink:
             yield sink
-            sink.flush()
-            os.fsync(sink.fileno())
-        reached(Step.WRITE_SYNCED)
         temporary.replace(final)
     except BaseException:
         _forget(temporary)
