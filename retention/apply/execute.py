@@ -32,7 +32,7 @@ from retention.history.report import RunReport
 from retention.history.runs import History
 from retention.plan.plan import Plan
 from retention.plan.run_ranges import ranges_of_plan
-from retention.planners.after_pass import CommittedPass, remember_left
+from retention.planners.after_pass import remember_left
 from retention.planners.cached import Planned
 from retention.ports import Snapshot
 from retention.rules.erase import Erase
@@ -77,9 +77,7 @@ def execute(
         recorded.outcome = outcome_of(history, intent, report)
     with suppress(OSError, RetentionError):
         # Without it, the next run opens the table, and reports what is wrong there.
-        change = prepared.change
-        done = CommittedPass(run, snapshot, version, change.remove, change.add)
-        remember_left(opened, planned, done)
+        remember_left(opened, planned, run, snapshot, version)
     return report
 
 

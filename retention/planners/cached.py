@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from retention.context.context import OpenedStream
 from retention.context.hold_listing import has_hold_records
-from retention.core.inventory import Inventory
 from retention.engines.select import Engines
 from retention.plan.cause import Cause
 from retention.plan.header import SegmentCounts
@@ -18,7 +17,9 @@ from retention.ports import Snapshot, TailTotals, VersionToken
 from retention.stores.sidecar.next_due import NextDue, recall
 
 if TYPE_CHECKING:
+    from retention.core.inventory import Counters
     from retention.planners.replayed import NextReplay
+    from retention.rules.fold import Evaluation
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,9 @@ class PlannedState:
 
     token: VersionToken
     """The token that was read before the state."""
-    inventory: Inventory
-    """The stream, or its oldest segments."""
+    decided: Evaluation
+    """The pass over the stream, or over its oldest segments."""
+    counters: Counters
     tail: TailTotals
     """Totals of the segments after them."""
 
@@ -74,10 +76,11 @@ def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
 
     fresh = plan_state(opened, token, as_of_ns, engines)
     remember_due(opened, token, fresh, None)
-    planning, inventory = fresh.planning, fresh.planning.inventory
-    state = None if token is None else PlannedState(token, inventory, planning.tail)
-    next_seq = inventory.counters.next_seq
-    return Planned(planning.plan, next_seq, fresh.snapshot, state=state)
+    planning, counters = fresh.planning, fresh.planning.inventory.counters
+    state = None
+    if token is not None:
+        state = PlannedState(token, planning.decided, counters, planning.tail)
+    return Planned(planning.plan, counters.next_seq, fresh.snapshot, state=state)
 
 
 def uncached_plan(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned | None:
