@@ -92,11 +92,11 @@ def remember_due(
 def next_due_of(
     plan: Plan, decided: Evaluation, counters: Counters, tail: TailTotals, segments: int
 ) -> NextDue | None:
-    """The next due instant of a state from which a pass removes nothing; None: it is not later, or unknown.
+    """The next due instant of a state; None: something may be due at the instant of the plan, or it is unknown.
 
     Args:
         plan: a pass over this state, or the one that led to it.
-        decided: the decision that nothing is removed, about the stream or its oldest segments.
+        decided: the decision from metadata about the stream, or its oldest segments.
         counters: of the stream.
         tail: totals of the segments after them.
         segments: the number of all segments.

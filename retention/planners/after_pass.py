@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from retention.context.context import OpenedStream
-from retention.core.spans import Array, Spans, some_spans
+from retention.core.spans import Spans, some_spans
 from retention.plan.plan import Plan
 from retention.planners.afresh import next_due_of
 from retention.planners.cached import Planned, PlannedState
 from retention.ports import Snapshot
-from retention.rules.fold import Evaluation
 from retention.rules.jetstream.evaluate import evaluate
-from retention.rules.jetstream.prefix_scan import ends_in_prefix, prefix_policy
-from retention.rules.jetstream.whole_segments import unread_answers
-from retention.rules.row_verdicts import stop_of
+from retention.rules.jetstream.prefix_scan import prefix_policy
 from retention.rules.rule import NO_FACTS
 from retention.stores.sidecar.next_due import NextDue, remember
 
@@ -50,7 +45,7 @@ def remember_left(
 def due_after(state: PlannedState, plan: Plan) -> NextDue | None:
     """The next due instant after a pass; None: more is due at the instant of the pass, or it is not certain.
 
-    It is certain after a pass that only dropped whole files, if metadata alone shows that nothing more is due.
+    It is certain after a pass that only dropped whole files, under rules that know no subjects.
 
     Args:
         state: the state that the pass was planned from.
@@ -59,32 +54,14 @@ def due_after(state: PlannedState, plan: Plan) -> NextDue | None:
     files = plan.actions.files
     if plan.sets_sequences or not files["removed_messages"].equals(files["messages"]):
         return None
-    left = _decide_left(state, plan)
-    if left is None:
-        return None
-    segments = plan.header.segments
-    return next_due_of(plan, left, state.counters, state.tail, segments.rewritten + segments.kept)
-
-
-def _decide_left(state: PlannedState, plan: Plan) -> Evaluation | None:
-    """The decision that nothing more is due after a pass; None: something is, or rows or subjects decide."""
     header, tail = plan.header, state.tail
     policy = prefix_policy(header.policy, tail.messages, tail.bytes)
-    if policy is None or state.decided.subjects != NO_FACTS:
-        return None
     spans = _left(state.decided.spans, plan)
-    if spans is None:
+    if policy is None or spans is None or state.decided.subjects != NO_FACTS:
         return None
     decided = evaluate(spans, policy, header.as_of_ns)
-    answers = unread_answers(decided) if policy.whole_segments else []
-    if len(answers) < np.count_nonzero(decided.ask):
-        return None
-    whole = decided.whole(stop_of(answers))
-    if policy.whole_segments:
-        whole = _spent(spans, whole, state.counters.open_base)
-    if whole.any():
-        return None
-    return None if tail.segments and not ends_in_prefix(decided) else decided
+    segments = header.segments.rewritten + header.segments.kept
+    return next_due_of(plan, decided, state.counters, tail, segments)
 
 
 def _left(spans: Spans, plan: Plan) -> Spans | None:
@@ -95,13 +72,3 @@ def _left(spans: Spans, plan: Plan) -> Spans | None:
     if np.diff(spans.first_file)[goes].sum() != plan.actions.files.num_rows:
         return None
     return some_spans(spans, ~goes)
-
-
-def _spent(spans: Spans, whole: Array, open_base: Mapping[int, int]) -> Array:
-    """For each segment, whether it is sealed and all of its spans are in `whole`, a mask."""
-    if not len(spans):
-        return whole
-    new = (np.diff(spans.partition) != 0) | (np.diff(spans.segment) != 0)
-    starts = np.append(0, np.flatnonzero(new) + 1)
-    bases = [open_base.get(partition, 0) for partition in spans.partition[starts].tolist()]
-    return (spans.segment[starts] < np.array(bases)) & np.logical_and.reduceat(whole, starts)

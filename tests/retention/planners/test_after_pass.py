@@ -20,11 +20,13 @@ from retention.planners.cached import Planned, PlannedState, plan_pass
 from retention.planners.context import PlanningContext
 from retention.planners.retention import Planning, plan_prefix
 from retention.ports import Snapshot, Swap, TailTotals, VersionToken
+from retention.rules.rule import SubjectFacts
 from retention.stores.delta.store import DeltaStore
 from tests.support.laws import law
 from tests.support.laying import SECOND, START, File, Laid, lay, warehouse_with
 from tests.support.worlds import (
     NEXT_SEQ,
+    Message,
     World,
     WorldRows,
     in_segments,
@@ -74,8 +76,7 @@ def test_what_a_pass_remembers_is_what_a_fresh_plan_of_its_files_says(
     if planning is None or planning.plan.is_empty:
         return
     counters = head.inventory.counters
-    state = PlannedState(VersionToken(1, "seal"), planning.decided, counters, tail)
-    found = due_after(state, planning.plan)
+    found = due_after(state_of(planning), planning.plan)
     event(f"remembered: {found is not None}")
     if found is None:
         return
@@ -87,6 +88,39 @@ def test_what_a_pass_remembers_is_what_a_fresh_plan_of_its_files_says(
     event(f"tail: {tail.segments > 0}, whole segments: {whole}")
     assert found == next_due_of(fresh.plan, fresh.decided, counters, tail, kept)
     assert plan_of(left, policy, min(found.due_ns - 1, LATEST)).is_empty or tail.segments
+
+
+def state_of(planning: Planning) -> PlannedState:
+    counters = planning.inventory.counters
+    return PlannedState(VersionToken(1, "seal"), planning.decided, counters, planning.tail)
+
+
+def test_a_file_left_among_dropped_ones_is_not_forgotten() -> None:
+    def message(seq: int, ts_ns: int, *, never: bool = False) -> Message:
+        return Message(seq, "a", ts_ns, 1, never=never)
+
+    first, second = (message(1, 1), message(3, 1)), (message(2, 1, never=True), message(4, 6))
+    world = World(((1, first), (1, second), (5, (message(5, 20),))), open_base=5)
+    planning = plan_head(world, TailTotals(), Policy(max_age_ns=5), 8)
+    assert planning is not None
+    assert set(removed_by(world, planning.plan)) == {1, 3}
+    assert due_after(state_of(planning), planning.plan) is None
+
+
+def test_rules_that_know_subjects_are_not_decided_without_them() -> None:
+    files = [(seq, (Message(seq, "a", 10 * seq, 1, never=False),)) for seq in (1, 2)]
+    world, policy = World(tuple(files), open_base=2), Policy(max_age_ns=5)
+    planning = plan_head(world, TailTotals(), policy, 16)
+    assert planning is not None
+    state = state_of(planning)
+    due = due_after(state, planning.plan)
+    assert due is not None
+    assert due.due_ns == 25
+    subjects = SubjectFacts(
+        excess=WorldRows(world).excess(planning.remaining, state.decided.spans, 1)
+    )
+    known = replace(state, decided=replace(state.decided, subjects=subjects))
+    assert due_after(known, planning.plan) is None
 
 
 def parted(world: World, later: int) -> tuple[World, TailTotals]:
