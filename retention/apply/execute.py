@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from retention.apply.archive import Archived, LeavingFiles, archive
@@ -26,10 +27,12 @@ from retention.core.table_updates import (
 from retention.datafile.parquet import stats_table
 from retention.datafile.segment_writer import PARTITION
 from retention.engines.select import Engines
+from retention.errors import RetentionError
 from retention.history.report import RunReport
 from retention.history.runs import History
 from retention.plan.plan import Plan
 from retention.plan.run_ranges import ranges_of_plan
+from retention.planners.after_pass import remember_left
 from retention.planners.cached import Planned
 from retention.ports import Snapshot
 from retention.rules.erase import Erase
@@ -72,6 +75,9 @@ def execute(
         work = Work(prepared.read, size, plan.header.version, version, archived)
         report = report_of(opened, plan, run, work, started)
         recorded.outcome = outcome_of(history, intent, report)
+    with suppress(OSError, RetentionError):
+        # Without it, the next run opens the table, and reports what is wrong there.
+        remember_left(opened, planned, run, snapshot, version)
     return report
 
 

@@ -356,7 +356,8 @@ def _located(
         )
         for at, table in tables.items()
     }
-    mistakes += location_mistakes(located, absolute_location(head.warehouse, beside))
+    if located:
+        mistakes += location_mistakes(located, absolute_location(head.warehouse, beside))
     return located
 
 

@@ -66,6 +66,13 @@ def spans_of(files: pa.Table, apart: Array | None = None) -> Spans:
     return _folded(column, np.flatnonzero(begins), np.arange(files.num_rows + 1))
 
 
+def some_spans(spans: Spans, wanted: Array) -> Spans:
+    """The spans in `wanted`, a mask, as those of an inventory with their files alone."""
+    files = np.diff(spans.first_file)[wanted]
+    column = {name: getattr(spans, name)[wanted] for name in (*_COLUMNS, *_ABSENT)}
+    return Spans(first_file=np.append(0, np.cumsum(files)), **column)
+
+
 def joined(spans: Spans) -> Spans:
     """Join interleaved spans, such as separate spans of `apart` files."""
     column = {name: getattr(spans, name) for name in (*_COLUMNS, *_ABSENT)}

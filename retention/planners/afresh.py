@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from retention.context.context import OpenedStream
+from retention.core.counters import Counters
+from retention.core.prefix import TailTotals
 from retention.core.read_count import ReadCount
 from retention.engines.select import Engines
 from retention.plan.forecast import Forecast
+from retention.plan.plan import Plan
 from retention.planners.probe import StoredRows
 from retention.planners.retention import Planning, plan_prefix
 from retention.planners.table import gather, plan_table
 from retention.ports import IncrementalInventory, Snapshot, VersionToken
+from retention.rules.fold import Evaluation
 from retention.rules.jetstream.evaluate import reaches_all
 from retention.rules.jetstream.next_due import next_due
 from retention.schemas.deadlines import NEVER
@@ -81,20 +85,38 @@ def remember_due(
         return
     if snapshot is not None and not (snapshot.follows and token.tells(snapshot)):
         return
-    instant = next_due(planning.decided, plan.header.policy, counters.open_base)
-    if planning.tail.segments and instant == NEVER and plan.header.policy.max_age_ns is not None:
-        # Messages after the oldest segments may still be due.
-        return
-    if instant is not None and plan.header.as_of_ns < instant:
-        # Nothing is removed until then and messages only get older, so the overdue count may rise but not fall.
-        overdue = None if plan.overdue is None else plan.overdue.at_least()
-        due = NextDue(
-            plan.header.table_id,
-            instant,
-            plan.header.segments.kept,
-            dict(counters.next_seq),
-            None if foretold is None else tuple(foretold.as_json()["due"]),
-            epoch=counters.epoch,
-            overdue=None if overdue is None else overdue.as_json(),
-        )
+    due = next_due_of(plan, planning.decided, counters, planning.tail, plan.header.segments.kept)
+    if due is not None:
+        due = replace(due, forecast=None if foretold is None else tuple(foretold.as_json()["due"]))
         remember(opened.root, token, plan.header.policy, due)
+
+
+def next_due_of(
+    plan: Plan, decided: Evaluation, counters: Counters, tail: TailTotals, segments: int
+) -> NextDue | None:
+    """The next due instant of a state; None: something may be due at the instant of the plan, or it is unknown.
+
+    Args:
+        plan: a pass over this state, or the one that led to it.
+        decided: the decision from metadata about the stream, or its oldest segments.
+        counters: of the stream.
+        tail: totals of the segments after them.
+        segments: the number of all segments.
+    """
+    policy = plan.header.policy
+    instant = next_due(decided, policy, counters.open_base)
+    if tail.segments and instant == NEVER and policy.max_age_ns is not None:
+        # Messages after the oldest segments may still be due.
+        return None
+    if instant is None or instant <= plan.header.as_of_ns:
+        return None
+    # Nothing is removed until then and messages only get older, so the overdue count may rise but not fall.
+    overdue = None if plan.overdue is None else plan.overdue.at_least()
+    return NextDue(
+        plan.header.table_id,
+        instant,
+        segments,
+        dict(counters.next_seq),
+        epoch=counters.epoch,
+        overdue=None if overdue is None else overdue.as_json(),
+    )

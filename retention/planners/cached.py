@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from retention.context.context import OpenedStream
 from retention.context.hold_listing import has_hold_records
+from retention.core.prefix import TailTotals
 from retention.engines.select import Engines
 from retention.plan.cause import Cause
 from retention.plan.header import SegmentCounts
@@ -17,7 +18,22 @@ from retention.ports import Snapshot, VersionToken
 from retention.stores.sidecar.next_due import NextDue, recall
 
 if TYPE_CHECKING:
+    from retention.core.counters import Counters
     from retention.planners.replayed import NextReplay
+    from retention.rules.fold import Evaluation
+
+
+@dataclass(frozen=True)
+class PlannedState:
+    """A state of a stream that a pass was planned from."""
+
+    token: VersionToken
+    """The token that was read before the state."""
+    decided: Evaluation
+    """The pass over the stream, or over its oldest segments."""
+    counters: Counters
+    tail: TailTotals
+    """Totals of the segments after them."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +47,8 @@ class Planned:
     """The opened table; None if it was not needed."""
     goes_on: NextReplay | None = None
     """The state that a pass with `mode: replay` commits; None: it commits none."""
+    state: PlannedState | None = None
+    """The state that the plan was made from; None: it has no token, or the plan is no pass over a stream."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +77,11 @@ def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
 
     fresh = plan_state(opened, token, as_of_ns, engines)
     remember_due(opened, token, fresh, None)
-    counters = fresh.planning.inventory.counters
-    return Planned(fresh.planning.plan, counters.next_seq, fresh.snapshot)
+    planning, counters = fresh.planning, fresh.planning.inventory.counters
+    state = None
+    if token is not None:
+        state = PlannedState(token, planning.decided, counters, planning.tail)
+    return Planned(planning.plan, counters.next_seq, fresh.snapshot, state=state)
 
 
 def uncached_plan(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned | None:

@@ -189,6 +189,16 @@ def create(location: str) -> Iterator[Any]:
 
 
 @contextmanager
+def create_unsynced(location: str) -> Iterator[Any]:
+    """Write a file like `create`, but for readers that detect a torn one: a power failure may tear or lose it."""
+    with (
+        as_storage_errors(location),
+        _held(location) if is_remote(location) else local.put_unsynced(location) as sink,
+    ):
+        yield sink
+
+
+@contextmanager
 def create_unshared(location: str) -> Iterator[Any]:
     """Write a file like `create`, at a location unknown to others; an object store gets its bytes during the block."""
     with (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -95,6 +96,13 @@ class Sidecar(Generic[Value]):
         except OSError:
             return False
         return True
+
+    def save_unsynced(self, value: Value, state: object = None) -> None:
+        """Replace the value without an fsync, if the storage permits: a power failure may leave another or none."""
+        with suppress(OSError):
+            with files.create_unsynced(self.place) as sink:
+                self.codec.write(sink, SidecarLabel(self.edition, state), value)
+            reached(self.step)
 
     def write(self, value: Value, state: object = None) -> None:
         """Replace the value.

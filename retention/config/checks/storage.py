@@ -72,6 +72,8 @@ def _vector_mistakes(defaults: StorageSettings, streams: _Listed) -> Iterator[Mi
 def _archive_mistakes(
     warehouse: str, defaults: KeepingSettings, streams: _Listed, beside: str
 ) -> Iterator[Mistake]:
+    if defaults.archive is None and all(stream.archive is None for stream in streams.values()):
+        return
     among = absolute_location(warehouse, beside) + "/streams"
     text = "is among the streams of the warehouse, and would look like one of them; write another location"
 

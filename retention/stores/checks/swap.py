@@ -25,7 +25,7 @@ from retention.storage import files
 from retention.stores.checks.number_bounds import impossible_counters, remedy
 from retention.stores.file_paths import leaving
 
-_PIN = ["path", "file_bytes", "modified_ms"]
+_PINNED = ("file_bytes", "modified_ms")
 _RANGE = ["path", "partition", "segment", "min_seq", "max_seq"]
 
 
@@ -52,7 +52,7 @@ def check(stream: str, swap: Swap, live: pa.Table, counters: Counters) -> None:
     state = TableState(stream, counters, stays, swap.sets)
     for requirement in swap.requirements:
         requirement.check(state)
-    _check_pins(stream, swap, live)
+    _check_pins(stream, swap, taken)
     for update in swap.updates:
         update.check(state)
     _check_bounds(swap, state)
@@ -147,21 +147,22 @@ def _check_names(stream: str, swap: Swap) -> None:
         )
 
 
-def _check_pins(stream: str, swap: Swap, live: pa.Table) -> None:
-    if not swap.remove.num_rows:
-        return
-    pinned = swap.remove.select(_PIN).sort_by("path")
-    current = live.select(_PIN).filter(
-        pc.is_in(live["path"], value_set=pinned["path"].combine_chunks())
-    )
-    current = current.sort_by("path")
-    if current.num_rows != pinned.num_rows:
-        gone = pc.invert(pc.is_in(pinned["path"], value_set=current["path"].combine_chunks()))
-        path = pinned["path"].filter(gone)[0].as_py()
+def _check_pins(stream: str, swap: Swap, taken: pa.Table) -> None:
+    """Refuse if one of the files to remove is gone or changed.
+
+    Args:
+        stream: the stream's name, for messages.
+        swap: the requested swap.
+        taken: the live files that it removes.
+    """
+    pinned = swap.remove
+    at = pc.index_in(pinned["path"], value_set=taken["path"].combine_chunks())
+    if at.null_count:
+        path = pinned["path"].filter(at.is_null())[0].as_py()
         raise StalePlanError(f"stream {stream}: {path} is no longer in the table; {PLAN_AGAIN}")
-    for name in _PIN[1:]:
-        changed = pc.not_equal(current[name], pinned[name])
-        if pc.any(changed).as_py():
+    for name in _PINNED:
+        changed = pc.not_equal(taken[name].take(at), pinned[name])
+        if pc.any(changed, min_count=0).as_py():
             path = pinned["path"].filter(changed)[0].as_py()
             raise StalePlanError(
                 f"stream {stream}: {path} has another {name} than planned; {PLAN_AGAIN}"

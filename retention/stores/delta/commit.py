@@ -102,9 +102,9 @@ class CommitAttempt:
         An erasure deletes the log before a checkpoint. If rivals committed since the base was read, their entries are
         deleted, too, and an entry in the place of one is ignored. An entry before the erasure is deleted itself.
         """
-        if version_token_of(self.layout, version) is not None:
+        if _has_entry(self.layout, version):
             return
-        if version_token_of(self.layout, version + 1) is not None:
+        if _has_entry(self.layout, version + 1):
             raise CommitUnknownError(
                 f"stream {self.layout.stream}: the log was deleted up to version {version} while version {version + 1} "
                 "was written, so it is unknown whether this commit happened; look at the stream, delete no file"
@@ -284,6 +284,10 @@ class CommitAttempt:
             f"stream {stream}: the commit could not be written ({first_line(error)}); nothing was changed; "
             "free space or repair the disk, then try again"
         ) from error
+
+
+def _has_entry(layout: Layout, version: int) -> bool:
+    return files.length(place_of(layout, version)) is not None
 
 
 def refuse_vectors(layout: Layout, handle: DeltaHandle, touched: pa.Table) -> None:

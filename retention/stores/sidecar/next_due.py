@@ -45,7 +45,7 @@ def recall(root: str, token: VersionToken, policy: Policy) -> NextDue | None:
 
 def remember(root: str, token: VersionToken, policy: Policy, due: NextDue) -> None:
     """Store the next due instant of a state under a policy, if the storage is writable."""
-    _sidecar(root).save(due, _state(token, policy))
+    _sidecar(root).save_unsynced(due, _state(token, policy))
 
 
 def _sidecar(root: str) -> Sidecar[NextDue]:

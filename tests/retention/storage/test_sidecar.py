@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -128,3 +129,20 @@ def test_what_cannot_be_written_is_told_and_what_cannot_be_read_is_absent(
     place.parent.unlink()
     place.mkdir(parents=True)
     assert sidecar.load(STATE) is None
+
+
+def test_a_value_that_may_be_lost_is_saved_without_an_fsync(
+    case: tuple[Sidecar[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sidecar, value = case
+    Path(sidecar.place).parent.mkdir()
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    sidecar.save_unsynced(value, STATE)
+    assert sidecar.load(STATE) == value
+    assert not synced
+    Path(sidecar.place).write_bytes(Path(sidecar.place).read_bytes()[:-9])
+    assert sidecar.load(STATE) is None
+    Path(sidecar.place).unlink()
+    Path(sidecar.place).mkdir()
+    sidecar.save_unsynced(value, STATE)
