@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -125,8 +126,9 @@ class _Folding:
         """Fold the next lines, each into the consumers that have not folded it yet."""
         self._refuse_beyond(piece.acks)
         self.malformed = merge_malformed([*self.malformed, *piece.malformed])
+        rows = piece.acks["row"].to_numpy()
         for begin in sorted({self.before, *self.begins.values()}):
-            acks = piece.acks.filter(pc.greater_equal(piece.acks["row"], begin))
+            acks = piece.acks.slice(int(np.searchsorted(rows, begin)))
             consumers = self._consumers_at(begin, acks)
             folded = fold_log(consumers, acks, stream=self.opened.name, last_seq=self.last_seq)
             self._learn(folded)
