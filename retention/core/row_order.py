@@ -104,7 +104,7 @@ def _varies(values: Array) -> bool:
 
 
 def _tied(columns: Sequence[Array]) -> Array:
-    """Which rows equal a neighbour in all columns."""
+    """A mask of the rows that equal a neighbour in all columns."""
     equal = np.logical_and.reduce([values[1:] == values[:-1] for values in columns])
     return np.append(equal, False) | np.append(False, equal)
 

@@ -16,7 +16,7 @@ _WORD = 8
 """Bytes read at once; of a number, its last ones first."""
 _ZEROS = np.uint64(int.from_bytes(b"0" * _WORD, "little"))
 _TO_HIGHEST_BIT = np.uint64(0x7676767676767676)
-"""What takes a byte above nine to its highest bit."""
+"""The addend that sets the highest bit of a byte above nine."""
 _HIGHEST_BITS = np.uint64(0x8080808080808080)
 _JOINS = (
     (np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(10 << 8 | 1), np.uint64(8)),
