@@ -26,7 +26,9 @@ class AckLines:
         return len(self.seq)
 
     def take(self, chosen: Mask | np.ndarray | slice) -> AckLines:
-        """The lines selected by a mask, an index or a slice."""
+        """The lines selected by a mask, an index or a slice; no copy if a mask selects all."""
+        if isinstance(chosen, np.ndarray) and chosen.dtype == bool and chosen.all():
+            return self
         return AckLines(*(getattr(self, name)[chosen] for name in AckLines.__dataclass_fields__))
 
 

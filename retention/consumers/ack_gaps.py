@@ -12,6 +12,7 @@ from retention.errors import RefusedError
 
 Numbers = np.ndarray
 Mask = np.ndarray
+_BELOW_ALL = -(2**63)
 
 MOST_KEPT = 1 << 24
 """Maximum number of messages kept because their delivery is unknown: 400 MB of state."""
@@ -89,8 +90,7 @@ class UnseenRuns:
     def _at(self, consumer_seqs: Numbers) -> np.ndarray:
         """The index of the run of each consumer sequence; -1: none."""
         at = np.searchsorted(self.first, consumer_seqs, side="right") - 1
-        at[at >= 0] = np.where(consumer_seqs[at >= 0] <= self.last[at[at >= 0]], at[at >= 0], -1)
-        return at
+        return np.where(consumer_seqs <= np.append(self.last, _BELOW_ALL)[at], at, -1)
 
 
 def runs_up_to(state: ConsumerState, consumer_seq: int) -> UnseenRuns:
@@ -161,8 +161,7 @@ class AckGaps:
 
     def _at(self, seqs: Numbers) -> np.ndarray:
         at = np.searchsorted(self.low, seqs, side="right") - 1
-        at[at >= 0] = np.where(seqs[at >= 0] <= self.high[at[at >= 0]], at[at >= 0], -1)
-        return at
+        return np.where(seqs <= np.append(self.high, _BELOW_ALL)[at], at, -1)
 
 
 def gaps_of(runs: UnseenRuns, delivered: int, matching: Numbers | None) -> AckGaps:

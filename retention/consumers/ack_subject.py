@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.spans import Array
+from retention.core.token_bytes import TokenBytes
 from retention.storage.parallel import in_threads
 
 DELIVERED, ACK, NAK, PROGRESS, TERM, NEXT, UNKNOWN = range(7)
@@ -33,13 +35,14 @@ code of `VERBS`), the number of the message's deliveries so far, its stream sequ
 delivery, and the message's time in nanoseconds since the epoch (the server puts no other into a reply)."""
 
 _PREFIX = "$JS.ACK."
+_PREFIX_TOKENS = 2
 _PLAIN_TOKENS = 9
 _LEAST_TOKENS_WITH_DOMAIN = 11
 _DOMAIN_TOKENS = 2
 _NUMBERS = ("deliveries", "seq", "consumer_seq", "ts_ns", "pending")
 _LARGEST = str(2**63 - 1)
-_AT_ONCE = 1 << 17
-"""Rows parsed together: their subjects are some dozen megabytes of tokens."""
+_AT_ONCE = 1 << 15
+"""Rows parsed together: the numbers of a token of each stay in a processor's cache."""
 _THREADS = 2
 
 
@@ -70,13 +73,17 @@ def parse(
 
 
 def verbs(bodies: pa.Array) -> pa.Array:
-    """The code of each body's verb, int8 (server: consumer.go processAck).
+    """The code of each body's verb, int8 (server: consumer.go processAck); of a null, `DELIVERED`.
 
     Empty, `+ACK` and `+OK` acknowledge; `-NAK`, `+TERM` and `+NXT` may be followed by anything; `+WPI` stands alone.
     """
-    bodies = bodies.cast(pa.binary())
+    encoded = bodies.cast(pa.binary()).dictionary_encode()
+    codes = _codes(encoded.dictionary).take(encoded.indices)
+    return pc.fill_null(codes, DELIVERED)
+
+
+def _codes(bodies: pa.BinaryArray) -> pa.Array:
     meanings = [
-        (DELIVERED, pc.is_null(bodies)),
         (ACK, pc.is_in(bodies, pa.array([b"", b"+ACK", b"+OK"]))),
         (NEXT, pc.starts_with(bodies, b"+NXT")),
         (NAK, pc.starts_with(bodies, b"-NAK")),
@@ -110,13 +117,34 @@ def _in_parts(
 def _parse_part(part: tuple[int, pa.Array, pa.Array]) -> tuple[pa.Table, list[Malformed]]:
     start, replies, bodies = part
     replies = replies.cast(pa.string())
+    columns = _columns_by_bytes(replies)
+    if columns is None:
+        return _parse_texts(start, replies, bodies)
+    columns |= {"row": np.arange(start, start + len(replies)), "verb": verbs(bodies)}
+    return pa.table({name: columns[name] for name in ACKS.names}, schema=ACKS), []
+
+
+def _columns_by_bytes(replies: pa.StringArray) -> dict[str, pa.Array] | None:
+    """The columns that readable replies with the same number of tokens give; None if one differs or is unreadable."""
+    tokens = TokenBytes.of(replies, _PREFIX.encode())
+    if tokens is None or not _fits(tokens.count + _PREFIX_TOKENS):
+        return None
+    first = int(_first_token(tokens.count + _PREFIX_TOKENS)) - _PREFIX_TOKENS
+    numbers = {name: tokens.numbers(first + place) for place, name in enumerate(_NUMBERS, start=2)}
+    if any(column is None for column in numbers.values()):
+        return None
+    return numbers | {"stream": tokens.texts(first), "consumer": tokens.texts(first + 1)}
+
+
+def _parse_texts(
+    start: int, replies: pa.StringArray, bodies: pa.Array
+) -> tuple[pa.Table, list[Malformed]]:
     begins = _mask(pc.starts_with(replies, _PREFIX))
     tokens = pc.split_pattern(replies, ".")
     counts = pc.list_value_length(tokens).fill_null(0).to_numpy()
-    fits = (counts == _PLAIN_TOKENS) | (counts >= _LEAST_TOKENS_WITH_DOMAIN)
+    fits = _fits(counts)
     rows = np.flatnonzero(begins & fits)
-    firsts = np.asarray(tokens.offsets)[rows] + 2
-    firsts += np.where(counts[rows] == _PLAIN_TOKENS, 0, _DOMAIN_TOKENS)
+    firsts = np.asarray(tokens.offsets)[rows] + _first_token(counts[rows])
     names = {"stream": firsts, "consumer": firsts + 1}
     columns = {name: tokens.values.take(pa.array(at)) for name, at in names.items()}
     readable = np.ones(len(rows), dtype=bool)
@@ -130,6 +158,16 @@ def _parse_part(part: tuple[int, pa.Array, pa.Array]) -> tuple[pa.Table, list[Ma
         return acks, faults
     bad_numbers = replies.take(pa.array(rows[~readable]))
     return acks.filter(pa.array(readable)), [*faults, *_fault("numbers", bad_numbers)]
+
+
+def _fits(counts: Array | int) -> Array:
+    """Whether a reply may have so many tokens."""
+    return np.equal(counts, _PLAIN_TOKENS) | np.greater_equal(counts, _LEAST_TOKENS_WITH_DOMAIN)
+
+
+def _first_token(counts: Array | int) -> Array:
+    """The place of the stream among so many tokens of a reply."""
+    return _PREFIX_TOKENS + np.where(np.equal(counts, _PLAIN_TOKENS), 0, _DOMAIN_TOKENS)
 
 
 def _numbers(tokens: pa.Array) -> tuple[pa.Array, np.ndarray]:

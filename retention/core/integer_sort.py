@@ -9,6 +9,8 @@ import numpy as np
 from retention.core.spans import Array
 
 _BITS = 63
+_FEW_RUNS = 1_024
+"""The number of rising runs up to which merging them is faster than sorting."""
 
 
 def argsort(values: Array) -> Array:
@@ -64,7 +66,8 @@ class _Order:
 
     def _sort(self) -> None:
         if self._packed is not None:
-            self._packed.sort()
+            runs = np.count_nonzero(self._packed[1:] < self._packed[:-1]) + 1
+            self._packed.sort(kind="stable" if runs <= _FEW_RUNS else None)
             mask = (np.int64(1) << np.int64(self._place_bits)) - 1
             self._places = self._places[self._packed & mask]
         self._start(self._place_bits)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.integer_sort import lexsort
 from retention.core.slices import slices_of
+from retention.core.spans import Array
 
 Key = tuple[Any, ...]
 """A row's values, each preceded by whether it is present. A key ends at the first text or bytes of
@@ -25,8 +28,21 @@ def in_order(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Rows in the order of columns; the same table object if they are sorted already."""
     if is_in_order(rows, columns):
         return rows
-    keys = [(name, "ascending", "at_start") for name in columns]
-    return rows.take(pc.sort_indices(rows, sort_keys=keys))
+    return rows.take(pa.array(sorted_places(rows, columns)))
+
+
+def sorted_places(rows: pa.Table, columns: Sequence[str]) -> Array:
+    """The places of rows in the order of columns: integers in the first columns are sorted as numbers."""
+    leading = [*takewhile(partial(_is_numbers, rows), columns)]
+    numbers = [values for values in (rows[name].to_numpy() for name in leading) if _varies(values)]
+    if not numbers:
+        return _places(rows, columns)
+    places = lexsort(numbers[::-1], rows.num_rows)
+    is_tied = _tied([values[places] for values in numbers])
+    if len(leading) < len(columns) and is_tied.any():
+        tied = places[is_tied]
+        places[is_tied] = tied[_places(rows.select(columns).take(pa.array(tied)), columns)]
+    return places
 
 
 def ordered_slices(rows: pa.Table, columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -34,8 +50,7 @@ def ordered_slices(rows: pa.Table, columns: Sequence[str]) -> Iterator[pa.Table]
     if is_in_order(rows, columns):
         yield from slices_of(rows)
         return
-    keys = [(name, "ascending", "at_start") for name in columns]
-    places = pa.table({"place": pc.sort_indices(rows, sort_keys=keys)})
+    places = pa.table({"place": sorted_places(rows, columns)})
     # With several chunks, each slice would concatenate all of them first.
     rows = rows.combine_chunks()
     pa.default_memory_pool().release_unused()
@@ -73,6 +88,25 @@ def key_at(rows: pa.Table, columns: Sequence[str], at: int) -> Key:
 def rows_before(rows: pa.Table, columns: Sequence[str], key: Key) -> int:
     """The number of rows with a lesser key, in sorted rows."""
     return bisect_left(range(rows.num_rows), key, key=partial(key_at, rows, columns))
+
+
+def _places(rows: pa.Table, columns: Sequence[str]) -> Array:
+    keys = [(name, "ascending", "at_start") for name in columns]
+    return pc.sort_indices(rows, sort_keys=keys).to_numpy().astype(np.int64)
+
+
+def _is_numbers(rows: pa.Table, name: str) -> bool:
+    return bool(pa.types.is_integer(rows[name].type)) and not rows[name].null_count
+
+
+def _varies(values: Array) -> bool:
+    return bool((values != values[:1]).any())
+
+
+def _tied(columns: Sequence[Array]) -> Array:
+    """A mask of the rows that equal a neighbour in all columns."""
+    equal = np.logical_and.reduce([values[1:] == values[:-1] for values in columns])
+    return np.append(equal, False) | np.append(False, equal)
 
 
 def _neighbours(

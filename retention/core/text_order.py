@@ -47,16 +47,23 @@ def text_order(texts: pa.StringArray) -> tuple[Array, Array] | None:
 
 
 def words_of(texts: pa.StringArray) -> tuple[Array, Array, Array]:
-    """Eight bytes as a number (little-endian) from each byte of texts on; where each text begins; its length in bytes.
+    """Eight bytes as a number (little-endian) from each byte of texts on; where each text begins; its length."""
+    octets, starts, lengths = octets_of(texts)
+    return words_in(octets), starts, lengths
 
-    Zeros follow the last text. The texts have no nulls.
-    """
+
+def octets_of(texts: pa.StringArray) -> tuple[Array, Array, Array]:
+    """The bytes of texts without nulls, and eight zeros; where each text begins; its length in bytes."""
     _, offsets, content = texts.buffers()
     edges = np.frombuffer(offsets, np.int32)[texts.offset :][: len(texts) + 1]
     octets = np.zeros(int(edges[-1] - edges[0]) + 8, np.uint8)
     octets[:-8] = np.frombuffer(content or b"", np.uint8)[edges[0] : edges[-1]]
-    words = np.ndarray((len(octets) - 7,), "<u8", octets, strides=(1,))
-    return words, edges[:-1] - edges[0], np.diff(edges)
+    return octets, edges[:-1] - edges[0], np.diff(edges)
+
+
+def words_in(octets: Array) -> Array:
+    """Eight bytes as a number (little-endian) from each byte on that has seven after it."""
+    return np.ndarray((len(octets) - 7,), "<u8", octets, strides=(1,))
 
 
 def _keys(texts: pa.StringArray) -> Array:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,7 +26,16 @@ from retention.core.wording import counted
 from retention.engine_port import Engine, GroupsRows
 from retention.engines.select import Engines
 from retention.errors import BusyError, RefusedError, UsageError
-from retention.formats.ack.log import AckLog, LogSlice, ParsedAcks, parse_slice, tail_digest
+from retention.formats.ack.log import (
+    TAIL_LINES,
+    AckLog,
+    LogSlice,
+    ParsedAcks,
+    digest_of_tail,
+    last_lines,
+    parse_slice,
+    tail_digest,
+)
 from retention.interest.ack_tasks import KEYED, ConsumerFold, ReadAcks, read_acks
 from retention.interest.edit import edit_declared
 from retention.interest.interest import interest_of, matching_seqs
@@ -119,14 +129,17 @@ class _Folding:
         self.states = {record.consumer: record.state for record in self.records}
         self.begins = {record.consumer: _rows_folded(record, self.log) for record in self.records}
         self.before = min(self.begins.values(), default=0)
+        self._tail = last_lines([])
         self._matching: dict[str, Numbers | None] = {}
 
     def take(self, piece: ParsedAcks) -> None:
         """Fold the next lines, each into the consumers that have not folded it yet."""
         self._refuse_beyond(piece.acks)
         self.malformed = merge_malformed([*self.malformed, *piece.malformed])
+        self._tail = last_lines([self._tail, piece.tail])
+        rows = piece.acks["row"].to_numpy()
         for begin in sorted({self.before, *self.begins.values()}):
-            acks = piece.acks.filter(pc.greater_equal(piece.acks["row"], begin))
+            acks = piece.acks.slice(int(np.searchsorted(rows, begin)))
             consumers = self._consumers_at(begin, acks)
             folded = fold_log(consumers, acks, stream=self.opened.name, last_seq=self.last_seq)
             self._learn(folded)
@@ -158,7 +171,7 @@ class _Folding:
         """
         for name, state in self.states.items():
             self._refuse_contradictions(name, state)
-        place = _end_position(self.log)
+        place = self._end_position()
         table = ConsumerTable(self.opened.root, self.inventory.counters.generation)
         now_ns = self.opened.clock()
         for record in self.records:
@@ -169,6 +182,13 @@ class _Folding:
                     folded={**record.folded, self.log.name: place},
                 )
                 table.update(record.consumer, partial(self._move, record, after))
+
+    def _end_position(self) -> dict[str, object]:
+        """The position after the last line of the log, as a consumer's record keeps it."""
+        end = self.log.rows
+        is_read = self._tail.num_rows == min(TAIL_LINES, end)
+        tail = digest_of_tail(end, self._tail) if is_read else tail_digest(self.log, end)
+        return {_ROWS: end, _TAIL: tail}
 
     def _state_at_end(self, record: ConsumerRecord, now_ns: int) -> ConsumerState:
         state = self.states[record.consumer]
@@ -272,9 +292,8 @@ def _parsed(share: Sequence[LogSlice], engine: Engine) -> ParsedAcks:
     """The lines of some slices, parsed by tasks, in order."""
     parsed = engine.map(parse_slice, share, [lines.part.bytes for lines in share])
     acks = pa.concat_tables([ACKS.empty_table(), *(piece.acks for piece in parsed)])
-    return ParsedAcks(
-        acks, tuple(merge_malformed(fault for piece in parsed for fault in piece.malformed))
-    )
+    malformed = merge_malformed(fault for piece in parsed for fault in piece.malformed)
+    return ParsedAcks(acks, tuple(malformed), last_lines(piece.tail for piece in parsed))
 
 
 def _shares(slices: Sequence[LogSlice]) -> Iterator[list[LogSlice]]:
@@ -286,11 +305,6 @@ def _shares(slices: Sequence[LogSlice]) -> Iterator[list[LogSlice]]:
         share.append(log_slice)
     if share:
         yield share
-
-
-def _end_position(log: AckLog) -> dict[str, object]:
-    """The position after the last line of a log, as a consumer's record keeps it."""
-    return {_ROWS: log.rows, _TAIL: tail_digest(log, log.rows)}
 
 
 def _rows_folded(record: ConsumerRecord, log: AckLog) -> int:

@@ -19,7 +19,7 @@ MOST_READ = 4
 
 @dataclass(frozen=True, slots=True)
 class StoredBlock:
-    """Ordered rows, in a file of blocks."""
+    """Ordered rows, in a file of blocks; or, of rows that a merge reads, their places."""
 
     location: str
     offset: int
@@ -38,6 +38,8 @@ class StoredBlock:
     """The key of the first row."""
     high: Key
     """The key of the last row."""
+    merge: BlockMerge | None = None
+    """The merge whose rows the block orders; None: the block has its own."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,11 @@ class BlockMerge:
     def length(self) -> int:
         """The bytes to read."""
         return sum(block.length for block in self.blocks)
+
+    @property
+    def rows(self) -> int:
+        """The rows of the blocks, of which some may lie outside the range."""
+        return sum(block.rows for block in self.blocks)
 
 
 def arranged(blocks: Sequence[StoredBlock]) -> list[StoredBlock | BlockMerge]:

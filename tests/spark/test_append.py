@@ -19,6 +19,7 @@ from retention.datafile.parquet import read_columns
 from retention.dialects import numbering
 from retention.dialects.dialect import Share
 from retention.dialects.jetstream import StreamLayer
+from retention.engines.spark import sorted_blocks
 from retention.errors import RetentionError, UsageError, VerificationError
 from retention.ingest.append import append_rows
 from retention.ingest.dataframe import append_frame
@@ -350,6 +351,7 @@ def test_no_task_sees_all_rows(
     adaptive = "spark.sql.adaptive.coalescePartitions.enabled"
     spark.conf.set(adaptive, "false")
     monkeypatch.setattr(numbering, "MOST_ROWS", 50)
+    monkeypatch.setattr(sorted_blocks, "_FEW_ROWS", 50)
     monkeypatch.setattr(stored_blocks, "RANGE_BYTES", 1 << 20)
     monkeypatch.setattr(stored_blocks, "PART_BYTES", (1 << 20, 2 << 20))
     try:

@@ -127,7 +127,7 @@ def write_shares(
         WriteTask(tuple(blocks), tuple(inside))
         for blocks, inside in zip(parts, placed, strict=True)
     ]
-    lengths = [sum(block.length for block in task.blocks) for task in tasks]
+    lengths = [sum(block.bytes for block in task.blocks) for task in tasks]
     written = engine.map(partial(_write_part, dialect), tasks, lengths)
     return sorted(chain.from_iterable(written), key=lambda row: (row["partition"], row["min_seq"]))
 
@@ -191,7 +191,7 @@ def _narrow(
 
 
 def _write_part(dialect: Dialect, task: WriteTask) -> list[FileStats]:
-    source = RowSource(map(rows_of, task.blocks))
+    source = RowSource(rows_of(task.blocks, dialect.order))
     return [row for placed in task.placed for row in _write_share(source, dialect, placed)]
 
 

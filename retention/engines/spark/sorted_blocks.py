@@ -18,6 +18,7 @@ from retention.dialects.arriving_rows import TIME_US, ArrivingRows
 from retention.dialects.block_files import merge_blocks, write_blocks
 from retention.dialects.dialect import Dialect
 from retention.engine_port import Engine
+from retention.engines.local import LocalEngine
 from retention.engines.spark import arrow_batches
 from retention.engines.spark.attempts import CARRIED, attempts_of, outcome_of
 from retention.engines.spark.columns import arriving
@@ -25,8 +26,10 @@ from retention.engines.spark.engine import SparkEngine
 from retention.engines.spark.jobs import watched_jobs
 from retention.engines.spark.task_code import map_in_arrow
 from retention.layout.stored_blocks import BlockMerge, StoredBlock, arranged, is_bearable
-from retention.storage import scratch_files
+from retention.storage import files, scratch_files
 
+_FEW_ROWS = 4_000_000
+"""The rows up to which this process sorts the keys of merges sooner than an engine begins."""
 _OUTCOME = "outcome binary"
 Act = Callable[[Iterator[pa.RecordBatch]], Any]
 """The work of a task on the rows of one partition; its result, or the error that ended it."""
@@ -71,10 +74,10 @@ def sorted_blocks(
 def merged(
     engine: Engine, entries: Sequence[StoredBlock | BlockMerge], directory: str, dialect: Dialect
 ) -> list[StoredBlock]:
-    """Merge overlapping blocks in tasks of an engine.
+    """Merge overlapping blocks in tasks of an engine, or a few blocks on a disk, of which only keys are read, here.
 
     Args:
-        engine: runs the merges.
+        engine: runs the merges that read more.
         entries: the result of `arranged`.
         directory: the directory for the files of merged blocks.
         dialect: the log's dialect.
@@ -84,7 +87,9 @@ def merged(
     """
     merges = [entry for entry in entries if isinstance(entry, BlockMerge)]
     merge = partial(_merged, directory, dialect)
-    results = iter(engine.map(merge, merges, [task.length for task in merges]))
+    few = not files.is_remote(directory) and sum(task.rows for task in merges) <= _FEW_ROWS
+    runner = LocalEngine() if few else engine
+    results = iter(runner.map(merge, merges, [task.length for task in merges]))
     return [
         block
         for entry in entries

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -83,6 +84,8 @@ class ParsedAcks:
     acks: pa.Table
     """Shape `ACKS`; `row` counts from the log's beginning."""
     malformed: tuple[Malformed, ...]
+    tail: pa.Table
+    """The last lines, as `last_lines`."""
 
 
 def read_slice(wanted: LogSlice) -> pa.Table:
@@ -111,12 +114,13 @@ def parse_slice(wanted: LogSlice) -> ParsedAcks:
     Raises:
         UsageError: the lines cannot be read, or one of them is neither an ack nor a delivery, or has a refused time.
     """
-    replies, bodies = replies_and_bodies(read_slice(wanted), wanted.part.location, wanted.row)
+    lines = read_slice(wanted)
+    replies, bodies = replies_and_bodies(lines, wanted.part.location, wanted.row)
     acks, malformed = parse(replies, bodies)
     _refuse_times(acks, wanted)
     place = acks.schema.get_field_index("row")
     acks = acks.set_column(place, "row", pc.add(acks["row"], wanted.row))
-    return ParsedAcks(acks, tuple(malformed))
+    return ParsedAcks(acks, tuple(malformed), last_lines([lines]))
 
 
 def replies_and_bodies(
@@ -164,8 +168,18 @@ def tail_digest(log: AckLog, end: int) -> str:
         UsageError: the lines cannot be read.
     """
     slices = log.between(max(0, end - TAIL_LINES), end)
-    lines = [line for wanted in slices for line in read_slice(wanted).to_pylist()]
-    return hashlib.sha256(repr((end, lines)).encode()).hexdigest()
+    return digest_of_tail(end, last_lines(map(read_slice, slices)))
+
+
+def digest_of_tail(end: int, tail: pa.Table) -> str:
+    """The digest of the last lines before `end`, given these."""
+    return hashlib.sha256(repr((end, tail.to_pylist())).encode()).hexdigest()
+
+
+def last_lines(parts: Iterable[pa.Table]) -> pa.Table:
+    """The last `TAIL_LINES` lines of adjacent parts of a log, or all if there are fewer; shape `LOG`."""
+    lines = pa.concat_tables([LOG.empty_table(), *parts])
+    return lines.slice(max(0, lines.num_rows - TAIL_LINES))
 
 
 def unreadable(location: str, error: Exception | str) -> UsageError:

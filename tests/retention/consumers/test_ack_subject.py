@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from itertools import chain
+
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from retention.consumers import ack_subject
 from retention.consumers.ack_subject import ACKS, VERBS, Malformed, parse
+from tests.support.laws import law
 
 PLAIN = "$JS.ACK.ORDERS.billing.2.7.11.1700000000000000000.5"
 WITH_DOMAIN = "$JS.ACK.hub.ACCHASH.ORDERS.billing.2.7.11.1700000000000000000.5"
@@ -104,6 +109,43 @@ def test_a_log_in_chunks_reads_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     in_parts = parse(cut, pa.chunked_array([bodies[:20], bodies[20:]]))
     assert in_parts[0].combine_chunks() == whole[0].combine_chunks()
     assert in_parts[1] == whole[1] == [Malformed("does not begin with $JS.ACK.", 13, "bad.3")]
+
+
+NAMES = st.text("a-é€😀", max_size=9)
+NUMBERS = st.integers(0, 99) | st.integers(0, 2**63 - 1) | st.sampled_from([2**63 - 1, 10**18])
+EDITS = st.sampled_from(["", ".", "x", "/", ":", "٣", "0" * 19, "9" * 19])
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> tuple[list[str], bool]:
+    """Replies with the same number of tokens; and whether one of them was edited."""
+    before, after = draw(st.sampled_from([(0, 0), (2, 0), (2, 1)]))
+    numbers = st.lists(NUMBERS.map(str), min_size=5, max_size=5)
+    names = st.lists(NAMES, min_size=2 + before, max_size=2 + before)
+    rest = st.lists(NAMES, min_size=after, max_size=after)
+    rows = draw(st.lists(st.tuples(names, numbers, rest), min_size=1, max_size=6))
+    replies = [".".join(["$JS.ACK", *chain.from_iterable(row)]) for row in rows]
+    is_edited = draw(st.booleans())
+    if is_edited:
+        row = draw(st.integers(0, len(replies) - 1))
+        at = draw(st.integers(0, len(replies[row])))
+        replies[row] = (
+            replies[row][:at] + draw(EDITS) + replies[row][at + draw(st.integers(0, 2)) :]
+        )
+    return replies, is_edited
+
+
+@law
+@given(logs())
+def test_bytes_and_texts_are_parsed_alike(log: tuple[list[str], bool]) -> None:
+    replies, is_edited = log
+    subjects = pa.array([PLAIN, *replies]).slice(1)
+    bodies = pa.array([b"+ACK", None, b"-NAK", b"", b"+ACK", b"x"][: len(replies)], pa.binary())
+    table, faults = ack_subject._parse_part((5, subjects, bodies))
+    as_texts, faults_as_texts = ack_subject._parse_texts(5, subjects, bodies)
+    assert table.equals(as_texts)
+    assert faults == faults_as_texts
+    assert is_edited or ack_subject._columns_by_bytes(subjects) is not None
 
 
 def test_an_empty_log_has_no_acks() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,13 @@ def test_numbers_sort_as_by_numpy(keys: list[list[int]]) -> None:
     columns = [np.array(key, np.int64) for key in keys]
     assert lexsort(columns, 5).tolist() == np.lexsort(columns).tolist()
     assert argsort(columns[0]).tolist() == np.argsort(columns[0], kind="stable").tolist()
+
+
+@pytest.mark.parametrize("runs", [1, 3, 4_000])
+def test_many_numbers_sort_as_by_numpy(runs: int) -> None:
+    parts = np.array_split(np.random.default_rng(runs).integers(0, 999, 10_000), runs)
+    values = np.concatenate([np.sort(part) for part in parts])
+    assert np.array_equal(argsort(values), np.argsort(values, kind="stable"))
 
 
 def test_numbers_of_few_bits_do_not_overflow() -> None:

@@ -15,15 +15,13 @@ from tests.support.laws import law
 
 COLUMNS = ("time", "subject", "payload")
 LONG = "x" * KEY_LENGTH
-ROWS = st.lists(
-    st.tuples(
-        st.integers(0, 2),
-        st.sampled_from([None, "", "a", "é", "\U0001f600", LONG[1:], LONG, LONG + "a", LONG + "b"]),
-        st.none() | st.binary(max_size=2),
-    ),
-    max_size=12,
+TIMES = st.sampled_from([-(2**63), 0, 1, 2, 2**63 - 1])
+TEXTS = st.sampled_from([None, "", "a", "é", "\U0001f600", LONG[1:], LONG, LONG + "a", LONG + "b"])
+PAYLOADS = st.none() | st.binary(max_size=2)
+ROWS = st.lists(st.tuples(st.integers(0, 2), TEXTS, PAYLOADS), max_size=12) | st.lists(
+    st.tuples(st.none() | TIMES, TEXTS, PAYLOADS), max_size=6
 )
-Row = tuple[int, str | None, bytes | None]
+Row = tuple[int | None, str | None, bytes | None]
 
 
 def table_of(rows: list[Row]) -> pa.Table:
@@ -35,7 +33,14 @@ def table_of(rows: list[Row]) -> pa.Table:
 def ordered(row: Row) -> tuple[Any, ...]:
     time, subject, payload = row
     text = None if subject is None else subject.encode()
-    return time, text is not None, text or b"", payload is not None, payload or b""
+    return (
+        time is not None,
+        time or 0,
+        text is not None,
+        text or b"",
+        payload is not None,
+        payload or b"",
+    )
 
 
 @law

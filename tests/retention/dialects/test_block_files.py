@@ -58,7 +58,9 @@ def brought_into_order(
 
 def rows_in(blocks: list[StoredBlock]) -> list[Row]:
     return [
-        (row["ts_ns"], row["subject"]) for block in blocks for row in rows_of(block).to_pylist()
+        (row["ts_ns"], row["subject"])
+        for rows in rows_of(blocks, STREAM.order)
+        for row in rows.to_pylist()
     ]
 
 
@@ -86,8 +88,7 @@ def test_rows_end_up_in_one_order(parts: list[list[list[Row]]]) -> None:
         _, blocks = brought_into_order(Path(place), parts)
         given_rows = [row for batches in parts for batch in batches for row in batch]
         assert rows_in(blocks) == sorted(given_rows)
-        for block in blocks:
-            rows = rows_of(block)
+        for block, rows in zip(blocks, rows_of(blocks, STREAM.order), strict=True):
             laid_by, sizes = narrow_of(block)
             assert (rows.num_rows, int(sizes.sum())) == (block.rows, block.bytes)
             assert laid_by.tolist() == rows["ts_ns"].to_pylist()
@@ -101,7 +102,8 @@ def test_blocks_in_another_order_than_time_keep_their_latest_time(tmp_path: Path
     rows = rows.append_column("order_by_0", pa.array(range(99, -1, -1)))
     [block] = write_blocks(str(tmp_path / "rows"), [rows], dialect)
     assert (block.first, block.last) == (times[-1], max(times))
-    assert [row["ts_ns"] for row in rows_of(block).to_pylist()] == times[::-1]
+    [sorted_rows] = rows_of([block], dialect.order)
+    assert sorted_rows["ts_ns"].to_pylist() == times[::-1]
 
 
 @pytest.mark.usefixtures("small")
@@ -143,6 +145,15 @@ def test_a_range_is_read_by_one_merge_of_its_blocks_alone(tmp_path: Path) -> Non
     lengths = [entry.length for entry in entries if isinstance(entry, BlockMerge)]
     assert len(lengths) > 10
     assert rows_in(blocks) == [(time, "a") for time in range(400)]
+
+
+def test_a_merge_writes_the_places_of_rows_alone(tmp_path: Path) -> None:
+    parts = [[[(time, "a" * 100) for time in range(part, 200, 2)]] for part in range(2)]
+    entries, blocks = brought_into_order(tmp_path, parts)
+    [merge] = entries
+    assert [block.merge for block in blocks] == [merge] * len(blocks)
+    assert sum(block.length - block.narrow for block in blocks) == 8 * 200
+    assert rows_in(blocks) == [(time, "a" * 100) for time in range(200)]
 
 
 def block_at(low: int, high: int, length: int = 100) -> StoredBlock:

@@ -20,7 +20,8 @@ from retention.consumers.ack_fold import FoldInput, fold
 from retention.consumers.state import new_state
 from retention.errors import BusyError, RefusedError, UsageError
 from retention.formats.ack import sources
-from retention.formats.ack.log import AckLog, tail_digest
+from retention.formats.ack.log import digest_of_tail, tail_digest
+from retention.formats.ack.sources import open_log
 from retention.interest import ack_fold
 from retention.interest.ack_fold import FoldedLog
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
@@ -216,28 +217,40 @@ def test_a_change_meanwhile_is_not_overwritten(
 ) -> None:
     stream = stream_in(tmp_path)
     log = written(tmp_path / "acks.jsonl", [ack(1), ack(2)])
-    real = tail_digest
+    real = digest_of_tail
 
     def meanwhile(rival: Callable[[ConsumerRecord], ConsumerRecord]) -> None:
         def change(current: ConsumerRecord | None) -> ConsumerRecord:
             assert current is not None
             return rival(current)
 
-        def digest(folded: AckLog, rows: int) -> str:
+        def digest(rows: int, tail: pa.Table) -> str:
             ConsumerTable(stream.opened.root).update("all", change)
-            return real(folded, rows)
+            return real(rows, tail)
 
-        monkeypatch.setattr(ack_fold, "tail_digest", digest)
+        monkeypatch.setattr(ack_fold, "digest_of_tail", digest)
 
     meanwhile(lambda current: replace(current, state=new_state(5)))
     with pytest.raises(BusyError, match="consumer all was changed while"):
         stream.consumers.fold(log)
     assert record(stream).state == new_state(5)
-    monkeypatch.setattr(ack_fold, "tail_digest", real)
+    monkeypatch.setattr(ack_fold, "digest_of_tail", real)
     stream.consumers.fold(log)
     done = record(stream)
     stream.consumers.fold(written(tmp_path / "acks.jsonl", [ack(1), ack(2)]))
     assert record(stream) == done
+
+
+@pytest.mark.parametrize("folds", [[1_200], [5], [1_200, 1_500], [5, 1_500]])
+def test_the_last_lines_are_remembered_whether_read_now_or_before(
+    tmp_path: Path, folds: list[int]
+) -> None:
+    stream = stream_in(tmp_path)
+    for rows in folds:
+        log = written(tmp_path / "acks.jsonl", [ack(1 + row % 2) for row in range(rows)])
+        stream.consumers.fold(log)
+    [place] = record(stream).folded.values()
+    assert place == {"rows": folds[-1], "tail": tail_digest(open_log(log), folds[-1])}
 
 
 def test_a_stream_without_consumers_counts_what_is_said_of_them(tmp_path: Path) -> None:
