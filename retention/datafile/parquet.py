@@ -122,6 +122,7 @@ def parquet_writer(sink: Any, rows: pa.Table) -> pq.ParquetWriter:
         column_encoding=_ENCODINGS,
         write_statistics=_STATISTICS,
         write_page_checksum=True,
+        max_rows_per_page=ROW_GROUP_ROWS,
     )
 
 
@@ -351,11 +352,9 @@ def in_sequence_order(table: pa.Table) -> pa.Table:
     if "seq" not in table.schema.names or table["seq"].null_count:
         return table
     seqs = table["seq"].to_numpy()
-    return (
-        table
-        if bool(np.all(seqs[1:] > seqs[:-1]))
-        else table.take(pa.array(np.argsort(seqs, kind="stable")))
-    )
+    if np.all(seqs[1:] > seqs[:-1]):
+        return table
+    return table.take(pa.array(np.argsort(seqs, kind="stable")))
 
 
 def _checked_stats(file: DataFile, rows: pa.Table) -> RowStats:
