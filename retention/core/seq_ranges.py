@@ -37,7 +37,7 @@ def in_ranges(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
 
 
 def _ranges_between(ranges: np.ndarray, first: int, last: int) -> np.ndarray:
-    """Those of ascending, disjoint ranges that have a sequence from `first` to `last`."""
+    """The ascending, disjoint ranges that have a sequence from `first` to `last`."""
     begin = np.searchsorted(ranges[:, 1], first)
     return ranges[begin : np.searchsorted(ranges[:, 0], last, "right")]
 
