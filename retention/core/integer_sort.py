@@ -9,6 +9,8 @@ import numpy as np
 from retention.core.spans import Array
 
 _BITS = 63
+_SPARSE = 16
+"""The average distance of values from which on sorting them takes less time than a mask."""
 
 
 def argsort(values: Array) -> Array:
@@ -30,6 +32,20 @@ def lexsort(keys: Sequence[Array], length: int) -> Array:
     for key in keys if length else ():
         order.then_by(key)
     return order.places()
+
+
+def distinct_in_order(values: Array) -> Array:
+    """The distinct values, ascending; found in a mask of all between the least and the most, if that is short.
+
+    >>> distinct_in_order(np.array([5, 2, 5])).tolist()
+    [2, 5]
+    """
+    least, most = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    if most - least >= _SPARSE * len(values):
+        return np.unique(values)
+    found = np.zeros(most - least + 1, dtype=bool)
+    found[values - least] = True
+    return np.flatnonzero(found) + least
 
 
 def fits_with_places(values: Array) -> bool:

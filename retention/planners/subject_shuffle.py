@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from retention.context.context import OpenedStream
+from retention.core.integer_sort import distinct_in_order
 from retention.core.inventory import DataFile
 from retention.core.labels import labelled
 from retention.core.neighbours import runs_within
@@ -210,7 +211,7 @@ class GatherSpan:
 
     def _share(self, contents: Sequence[bytes]) -> KeepCounts | KeepLast:
         if self.limit == 1:
-            return KeepLast(unpacked(contents, _KEEP_LAST)["seq"].to_numpy())
+            return KeepLast(distinct_in_order(unpacked(contents, _KEEP_LAST)["seq"].to_numpy()))
         table = unpacked(contents, _DECIDED)
         numbers = (table[name].to_numpy() for name in ("messages", "last_seq", "beyond"))
         return SpanSubjects(table["subject"].combine_chunks(), *numbers).share()

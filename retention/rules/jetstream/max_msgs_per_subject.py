@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.integer_sort import distinct_in_order
 from retention.core.policy import Policy
 from retention.core.seq_ranges import places_of
 from retention.core.spans import Array, Spans
@@ -154,7 +155,7 @@ class KeepLast(_OfSubjects):
     """The kept messages of a span in which no subject keeps more than its last one."""
 
     seqs: Array
-    """Sequences of these last messages, in any order; all others of the span are removed."""
+    """Sequences of these last messages, ascending; all others of the span are removed."""
 
     def takes(self, rows: pa.Table) -> Array:
         """All rows except these last messages.
@@ -193,7 +194,7 @@ class SpanSubjects:
         left = self.messages - self.beyond
         loses, keeps = self.beyond > 0, left > 0
         if int(left.max(initial=0)) <= 1:
-            return KeepLast(self.last_seq[keeps])
+            return KeepLast(distinct_in_order(self.last_seq[keeps]))
         stay = int(keeps.sum()) < int(loses.sum())
         listed = keeps if stay else loses
         counts = (left if stay else self.beyond)[listed]
