@@ -43,9 +43,9 @@ def distinct_in_order(values: Array) -> Array:
     least, most = (int(values.min()), int(values.max())) if len(values) else (0, 0)
     if most - least >= _SPARSE * len(values):
         return np.unique(values)
-    found = np.zeros(most - least + 1, dtype=bool)
-    found[values - least] = True
-    return np.flatnonzero(found) + least
+    holds = np.zeros(most - least + 1, dtype=bool)
+    holds[values - least] = True
+    return np.flatnonzero(holds) + least
 
 
 def fits_with_places(values: Array) -> bool:
