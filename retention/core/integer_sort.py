@@ -11,6 +11,8 @@ from retention.core.spans import Array
 _BITS = 63
 _FEW_RUNS = 1_024
 """The number of rising runs up to which merging them is faster than sorting."""
+_SPARSE = 16
+"""The average distance of values from which on sorting them takes less time than a mask."""
 
 
 def argsort(values: Array) -> Array:
@@ -32,6 +34,20 @@ def lexsort(keys: Sequence[Array], length: int) -> Array:
     for key in keys if length else ():
         order.then_by(key)
     return order.places()
+
+
+def distinct_in_order(values: Array) -> Array:
+    """The distinct values, ascending; found in a mask of all between the least and the most, if that is short.
+
+    >>> distinct_in_order(np.array([5, 2, 5])).tolist()
+    [2, 5]
+    """
+    least, most = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    if most - least >= _SPARSE * len(values):
+        return np.unique(values)
+    holds = np.zeros(most - least + 1, dtype=bool)
+    holds[values - least] = True
+    return np.flatnonzero(holds) + least
 
 
 def fits_with_places(values: Array) -> bool:

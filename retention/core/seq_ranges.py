@@ -28,10 +28,18 @@ def in_ranges(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:
     """
     if not len(ranges):
         return np.zeros(len(seqs), dtype=bool)
-    if len(ranges) < len(seqs) and np.all(seqs[1:] > seqs[:-1]):
-        return _in_ranges_by_ends(seqs, ranges)
+    if len(seqs) and np.all(seqs[1:] > seqs[:-1]):
+        ranges = _ranges_between(ranges, int(seqs[0]), int(seqs[-1]))
+        if len(ranges) < len(seqs):
+            return _in_ranges_by_ends(seqs, ranges)
     at = np.searchsorted(ranges[:, 0], seqs, side="right") - 1
     return (at >= 0) & (seqs <= ranges[np.maximum(at, 0), 1])
+
+
+def _ranges_between(ranges: np.ndarray, first: int, last: int) -> np.ndarray:
+    """The ascending, disjoint ranges that have a sequence from `first` to `last`."""
+    begin = np.searchsorted(ranges[:, 1], first)
+    return ranges[begin : np.searchsorted(ranges[:, 0], last, "right")]
 
 
 def _in_ranges_by_ends(seqs: np.ndarray, ranges: np.ndarray) -> np.ndarray:

@@ -123,6 +123,7 @@ def parquet_writer(sink: Any, rows: pa.Table) -> pq.ParquetWriter:
         column_encoding=_ENCODINGS,
         write_statistics=_STATISTICS,
         write_page_checksum=True,
+        max_rows_per_page=ROW_GROUP_ROWS,
     )
 
 

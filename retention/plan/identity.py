@@ -73,7 +73,7 @@ def _rows_of_segments(ranges: pa.Table, begins: Array) -> Iterator[tuple[int, me
     first = begins[np.searchsorted(begins, file, side="right") - 1]
     numbers = (ranges[name].to_numpy() for name in ("first_seq", "last_seq", "messages", "bytes"))
     columns = [file - first, _rule_keys()[ranges["rule"].to_numpy()], *numbers]
-    rows = memoryview(np.stack(columns, axis=1).astype("<i8").tobytes())
+    rows = np.stack(columns, axis=1, dtype="<i8").data.cast("B")
     starts = np.flatnonzero(np.diff(first, prepend=-1))
     ends = np.append(starts, len(file)) * (8 * len(columns))
     for start, (begin, end) in zip(starts.tolist(), pairwise(ends.tolist()), strict=True):

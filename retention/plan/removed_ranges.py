@@ -61,7 +61,7 @@ class StoredPart:
         at = np.minimum(np.searchsorted(self.numbers, stored), len(self.numbers) - 1)
         wanted = self.numbers[at] == stored
         numbered = ranges.set_column(0, REMOVED_RANGES.field("file"), pa.array(self.files[at]))
-        return numbered.filter(pa.array(wanted))
+        return _rows_in(numbered, wanted)
 
     def renumbered(self, numbers: Array) -> StoredPart:
         """The same with new row numbers: `numbers` maps the current ones; a negative number omits a file."""
@@ -191,7 +191,7 @@ class RemovedRanges:
         held = self.in_memory.set_column(0, REMOVED_RANGES.field("file"), pa.array(renumbered))
         parts = (part.renumbered(numbers) for part in self.parts)
         return RemovedRanges(
-            held.filter(pa.array(renumbered >= 0)), tuple(part for part in parts if len(part.files))
+            _rows_in(held, renumbered >= 0), tuple(part for part in parts if len(part.files))
         )
 
     def only(self, wanted: Array) -> RemovedRanges:
@@ -255,7 +255,7 @@ def settled_counts(answer: Answer, stopped_at: int | None) -> pa.Table:
     at = counts.schema.names.index("rule")
     relabelled = counts.set_column(at, REMOVED_RANGES.field("rule"), pa.array(rules, RULE_NUMBER))
     wanted = ["file", "rule", "messages", "bytes"]
-    return relabelled.select(wanted).filter(pa.array(rules != STAYS))
+    return _rows_in(relabelled.select(wanted), rules != STAYS)
 
 
 def _reached(answer: SpanRanges, stopped_at: int | None) -> bool:
@@ -311,6 +311,11 @@ def store_ranges(ranges: pa.Table, location: str) -> StoredRanges:
     names = {"messages_sum": "messages", "bytes_sum": "bytes", "last_seq_max": "last_seq"}
     counts = counts.rename_columns([names.get(name, name) for name in counts.schema.names])
     return StoredRanges(location, counts)
+
+
+def _rows_in(table: pa.Table, mask: Array) -> pa.Table:
+    """The rows in a mask, without a copy if these are all."""
+    return table if mask.all() else table.filter(pa.array(mask))
 
 
 def _some(table: pa.Table) -> Iterator[pa.Table]:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from retention.context.context import OpenedStream
+from retention.core.integer_sort import distinct_in_order
 from retention.core.inventory import DataFile
 from retention.core.labels import labelled
 from retention.core.neighbours import runs_within
@@ -213,7 +214,7 @@ class GatherSpan:
 
     def _share(self, contents: Sequence[bytes]) -> KeepCounts | KeepLast:
         if self.limit == 1:
-            return KeepLast(np.sort(unpacked(contents, _KEEP_LAST)["seq"].to_numpy()))
+            return KeepLast(distinct_in_order(unpacked(contents, _KEEP_LAST)["seq"].to_numpy()))
         table = unpacked(contents, _DECIDED)
         numbers = (table[name].to_numpy() for name in ("messages", "last_seq", "beyond"))
         return SpanSubjects(table["subject"].combine_chunks(), *numbers).share()
@@ -356,9 +357,9 @@ def _hashes(subjects: pa.StringArray) -> Array:
     """A hash of each subject: its length, mixed with its bytes, eight at a time."""
     words, starts, lengths = words_of(subjects)
     hashes = lengths.astype(np.uint64)
-    longer = np.arange(len(subjects))
     for at in range(0, int(lengths.max(initial=0)), 8):
-        longer = longer[lengths[longer] > at]
+        reaches = lengths > at
+        longer = slice(None) if reaches.all() else np.flatnonzero(reaches)
         unused = np.uint64(8) * np.maximum(8 + at - lengths[longer], 0).astype(np.uint64)
         taken = (words[starts[longer] + at] << unused) >> unused
         mixed = (hashes[longer] ^ taken) * _MIX

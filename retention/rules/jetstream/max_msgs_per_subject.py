@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.integer_sort import distinct_in_order
 from retention.core.policy import Policy
 from retention.core.seq_ranges import places_of
 from retention.core.spans import Array, Spans
@@ -193,7 +194,7 @@ class SpanSubjects:
         left = self.messages - self.beyond
         loses, keeps = self.beyond > 0, left > 0
         if int(left.max(initial=0)) <= 1:
-            return KeepLast(np.sort(self.last_seq[keeps]))
+            return KeepLast(distinct_in_order(self.last_seq[keeps]))
         stay = int(keeps.sum()) < int(loses.sum())
         listed = keeps if stay else loses
         counts = (left if stay else self.beyond)[listed]

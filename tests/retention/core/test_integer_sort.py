@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retention.core.integer_sort import argsort, fits_with_places, lexsort
+from retention.core.integer_sort import argsort, distinct_in_order, fits_with_places, lexsort
 from tests.support.laws import law
 
 LARGEST = 2**63 - 1
@@ -20,6 +20,7 @@ def test_numbers_sort_as_by_numpy(keys: list[list[int]]) -> None:
     columns = [np.array(key, np.int64) for key in keys]
     assert lexsort(columns, 5).tolist() == np.lexsort(columns).tolist()
     assert argsort(columns[0]).tolist() == np.argsort(columns[0], kind="stable").tolist()
+    assert distinct_in_order(columns[0]).tolist() == sorted(set(keys[0]))
 
 
 @pytest.mark.parametrize("runs", [1, 3, 4_000])

@@ -87,14 +87,16 @@ def as_ranges(seqs: set[int]) -> np.ndarray:
 
 
 @law
-@given(first=SEQS, second=SEQS)
+@given(first=SEQS, second=SEQS, some=st.integers(0, 35))
 def test_joined_ranges_hold_what_both_hold_and_do_not_touch(
-    first: set[int], second: set[int]
+    first: set[int], second: set[int], some: int
 ) -> None:
     ranges = union_of_ranges(
         union_of_ranges(as_ranges(first), as_ranges(set())), as_ranges(second - first)
     )
     assert np.flatnonzero(in_ranges(np.arange(40), ranges)).tolist() == sorted(first | second)
+    part = range(some, some + 5)
+    assert in_ranges(np.array(part), ranges).tolist() == [seq in first | second for seq in part]
     if first and second - first:
         assert (ranges[1:, 0] > ranges[:-1, 1] + 1).all()
 

@@ -71,6 +71,13 @@ def test_a_collector_that_somebody_chose_is_the_only_one(monkeypatch: pytest.Mon
     assert "GC" not in options()
 
 
+def test_java_takes_the_last_flag_which_is_the_callers() -> None:
+    given = "-XX:Tier4InvocationThreshold=1"
+    options = session_module._settings(given)["spark.driver.extraJavaOptions"].split()
+    chosen = [option for option in options if option.startswith("-XX:Tier4InvocationThreshold=")]
+    assert chosen == ["-XX:Tier4InvocationThreshold=50000", given]
+
+
 @pytest.mark.spark
 def test_a_spark_that_cannot_start_is_one_sentence() -> None:
     done = run(
