@@ -64,8 +64,6 @@ def spare_pandas() -> None:
     Arrow looks when it first makes an array of Python values, and caches the result. Spark, which needs pandas,
     loads it later by itself.
     """
-    if "pandas" in sys.modules:
-        return
     if "pyarrow" in sys.modules:
         _look_for_pandas(sys.modules["pyarrow"])
     elif not any(isinstance(hook, _ArrowWithoutPandas) for hook in sys.meta_path):
@@ -73,6 +71,7 @@ def spare_pandas() -> None:
 
 
 def _look_for_pandas(arrow: ModuleType) -> None:
+    """Let Arrow find no pandas, unless it is loaded already."""
     if "pandas" in sys.modules:
         return
     hook = _NoPandas()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date
 from functools import cache, wraps
-from numbers import Integral
 from pathlib import Path
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
@@ -127,16 +127,20 @@ def _instant(value: Any) -> Any:
 
 def _answered(value: Any, read: Callable[[Any], Any]) -> Any:
     """Delivered messages and arrays of sequences, unchanged; anything else is read as sequences."""
-    kind = type(value).__name__
-    is_array = kind == "ndarray" and value.ndim == 1 and value.dtype == "int64"
-    if is_array or kind in {"Message", "Messages"}:
+    is_array = _is_of_numpy(value, "ndarray") and value.ndim == 1 and value.dtype == "int64"
+    if is_array or type(value).__name__ in {"Message", "Messages"}:
         return value
     return read(value)
 
 
 def _plain(value: Any) -> Any:
-    """A whole number of NumPy as one of Python; anything else unchanged."""
-    return value if type(value) is bool or not isinstance(value, Integral) else int(value)
+    """A number of NumPy as one of Python; anything else unchanged."""
+    return value.item() if _is_of_numpy(value, "generic") else value
+
+
+def _is_of_numpy(value: object, name: str) -> bool:
+    """Whether a value is an instance of a class of NumPy, which is loaded if there is such a value."""
+    return isinstance(value, getattr(sys.modules.get("numpy"), name, ()))
 
 
 def _instance_of(name: str) -> Any:

@@ -204,7 +204,7 @@ class GatherSpan:
     directory: str
 
     def __call__(self, span: int, contents: Sequence[bytes]) -> DecidedSpan | int:
-        """The span, from parts of `DecideBucket`; for the key after the last span, the number of subjects."""
+        """The span, from parts of `DecideBucket`, 0 if nothing of it is removed; or the number of subjects."""
         total = sum(int.from_bytes(content[:8], "little") for content in contents)
         if span == self.spans or not total:
             return total

@@ -12,8 +12,6 @@ from retention.core.vector_paths import NAME_OF_VECTOR
 from retention.errors import VerificationError
 from retention.stores.layout import Layout
 
-leaving = outside_mask
-
 _KIN = rf"/(?P<kin>[0-9a-f]{{32}})-[0-9a-f]{{32}}\.parquet{NAME_OF_VECTOR}$"
 _VERSION_AT = 12
 """The index of a UUID's version among its hex digits."""
@@ -63,7 +61,7 @@ def check_inside(layout: Layout, paths: pa.ChunkedArray) -> None:
     Raises:
         VerificationError: a path leads out of it.
     """
-    outside = paths.filter(leaving(paths))
+    outside = paths.filter(outside_mask(paths))
     if len(outside):
         raise VerificationError(
             f"stream {layout.stream}: a record names {outside[0].as_py()}, outside the table's directory; nothing was "

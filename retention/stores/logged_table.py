@@ -14,7 +14,7 @@ from retention.stores.layout import FormatRecord, Layout, StoreSettings, check_f
 
 
 class TableLog(Protocol):
-    """The log of a table, which may not exist yet. Implementations: `stores.delta.table`, `stores.parquet.store`."""
+    """The log of a table, which may not exist. Implementations: `stores.delta.table_log`, `stores.parquet.store`."""
 
     def exists(self) -> bool:
         """Whether the log has a first entry."""

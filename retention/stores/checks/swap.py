@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.counters import CLAIMS, DROPPED, HISTORY_HEAD, STAGING_CLAIMS, Counters
+from retention.core.record_tables import outside_mask
 from retention.core.table_requirements import PLAN_AGAIN, RowsCompared, TableState
 from retention.core.wording import wrong_length
 from retention.errors import (
@@ -23,7 +24,6 @@ from retention.ports import Swap
 from retention.schemas.bounds import MAX_SEQ
 from retention.storage import files
 from retention.stores.checks.number_bounds import impossible_counters, remedy
-from retention.stores.file_paths import leaving
 
 _PINNED = ("file_bytes", "modified_ms")
 _RANGE = ["path", "partition", "segment", "min_seq", "max_seq"]
@@ -139,7 +139,7 @@ def _check_names(stream: str, swap: Swap) -> None:
             f"stream {stream}: a swap names a file twice; nothing was committed; this is a defect of "
             "the program, report it"
         )
-    outside = names.filter(leaving(names))
+    outside = names.filter(outside_mask(names))
     if len(outside):
         raise VerificationError(
             f"stream {stream}: a swap names {outside[0].as_py()}, outside the table's directory; nothing was "

@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from retention.core.counter_names import NEXT_SEQ, OPEN_BASE
 from retention.core.counters import EPOCH
+from retention.core.record_tables import outside_mask
 from retention.ports import VersionToken
 from retention.schemas.files import LOGGED_FILES
 from retention.storage import files
 from retention.stores.delta import log as delta_history
 from retention.stores.delta.internals import actions
 from retention.stores.delta.vector_files import path_of, statistics
-from retention.stores.file_paths import leaving
 from retention.stores.layout import Layout
 from retention.stores.seals import seal_of
 
@@ -86,7 +86,7 @@ def changes(layout: Layout, before: VersionToken, now: VersionToken) -> Changes 
         # Opening the table decides about entries that cannot be parsed here.
         return None
     named = pa.array([*diff.removed, *diff.added], pa.string())
-    return None if any(leaving(named).to_pylist()) else diff
+    return None if any(outside_mask(named).to_pylist()) else diff
 
 
 def logged_rows(adds: Iterable[Mapping[str, object]]) -> pa.Table:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.core.counters import Counters
+from retention.core.record_tables import outside_mask
 from retention.core.subjects import TABLES
 from retention.delta import entries
 from retention.delta import snapshot as snapshots
@@ -42,7 +43,6 @@ from retention.stores.delta.log_diff import logged_rows
 from retention.stores.delta.properties import grace_properties
 from retention.stores.delta.table_log import exists
 from retention.stores.delta.vector_files import path_of
-from retention.stores.file_paths import leaving
 from retention.stores.layout import Layout
 from retention.stores.seals import seal_of
 
@@ -270,7 +270,7 @@ def _live_files(layout: Layout, table: DeltaSnapshot, statistics: LoggedIntegers
     path = columns["path"]
     if pc.any(pc.match_substring(path, "%"), min_count=0).as_py():
         columns["path"] = path = pa.array([unquote(uri) for uri in path.to_pylist()])
-    outside = path.filter(leaving(path))
+    outside = path.filter(outside_mask(path))
     if len(outside):
         raise RefusedError(
             f"stream {layout.stream}: the Delta table refers to {outside[0].as_py()}, outside its directory "

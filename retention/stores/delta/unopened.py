@@ -22,9 +22,9 @@ class UnopenedDeltaTable(LoggedTable):
 
     def store(self) -> TableStore:
         """The table to read and write; Arrow is loaded for it."""
-        from retention.stores.delta.store import DeltaStore
-
         with self._opening_store:
             if self._store is None:
+                from retention.stores.delta.store import DeltaStore
+
                 self._store = DeltaStore(self._layout, self._settings, self._clock)
             return self._store

@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 import xxhash
 
 from retention.core.counters import EPOCH, Counters
+from retention.core.record_tables import outside_mask
 from retention.ports import VersionToken
 from retention.schemas.files import FILE_STATS
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.storage.sidecar import JsonCodec, Sidecar
 from retention.storage.tables import decode_stream, encode_stream
-from retention.stores.file_paths import leaving
 from retention.stores.layout import Layout
 
 BLOCK_FILES = 2_048
@@ -95,7 +95,7 @@ class InventoryCacheFiles:
         """
         tables = [_decoded(content) for content in self._contents(blocks)]
         table = pa.concat_tables([FILE_STATS.empty_table(), *tables])
-        if pc.any(leaving(table["path"]), min_count=0).as_py():
+        if pc.any(outside_mask(table["path"]), min_count=0).as_py():
             raise LostError
         return table
 
