@@ -24,6 +24,8 @@ from retention.stores.sidecar.next_due import NextDue, remember
 
 _FIRST_FILES = 2_000
 """The number of oldest files to try first."""
+MANY_FILES = 1_000
+"""The number of files from which the next pass gains more by a cached inventory than this one pays for it."""
 _GROWTH = 8
 """The growth factor of that number between attempts."""
 
@@ -36,19 +38,35 @@ class Fresh:
     snapshot: Snapshot | None = None
     """The opened table; None: the oldest segments sufficed, and the table was not opened."""
 
+    @property
+    def is_soon_replaced(self) -> bool:
+        """Whether its commit replaces the planned state, of so few files that opening the next one costs little."""
+        planning = self.planning
+        return not planning.plan.is_empty and planning.inventory.files.num_rows < MANY_FILES
+
 
 def plan_state(
     opened: OpenedStream, token: VersionToken | None, as_of_ns: int, engines: Engines
 ) -> Fresh:
-    """Plan from the oldest segments if an inventory of this state is cached; otherwise from the table, and cache it."""
+    """Plan from the oldest segments if an inventory of this state is cached; otherwise from the table."""
     incremental = None if token is None else opened.store.incremental_inventory(token)
     planning = None if incremental is None else _plan_oldest(opened, incremental, as_of_ns, engines)
     if planning is not None:
         return Fresh(planning)
     whole = plan_table(opened, as_of_ns, engines)
-    if token is not None and token.tells(whole.snapshot):
-        opened.store.cache_inventory(whole.planning.inventory, token)
     return Fresh(whole.planning, whole.snapshot)
+
+
+def cache_inventory(opened: OpenedStream, token: VersionToken | None, fresh: Fresh) -> None:
+    """Cache the inventory of a table that had to be opened, for later plans.
+
+    Args:
+        opened: the stream.
+        token: the token of the planned state; None: nothing is cached.
+        fresh: the pass.
+    """
+    if token is not None and fresh.snapshot is not None and token.tells(fresh.snapshot):
+        opened.store.cache_inventory(fresh.planning.inventory, token)
 
 
 def _plan_oldest(

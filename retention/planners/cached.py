@@ -73,9 +73,11 @@ def plan_pass(opened: OpenedStream, as_of_ns: int, engines: Engines) -> Planned:
     known = recalled(opened, token, as_of_ns)
     if known is not None:
         return Planned(known.plan, known.due.next_seq, None)
-    from retention.planners.afresh import plan_state, remember_due
+    from retention.planners.afresh import cache_inventory, plan_state, remember_due
 
     fresh = plan_state(opened, token, as_of_ns, engines)
+    if not fresh.is_soon_replaced:
+        cache_inventory(opened, token, fresh)
     remember_due(opened, token, fresh, None)
     planning, counters = fresh.planning, fresh.planning.inventory.counters
     state = None

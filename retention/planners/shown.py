@@ -12,7 +12,7 @@ from retention.plan.exceeded_guards import findings_of
 from retention.plan.forecast import NOTHING_FORETOLD, Forecast, forecast_at, never_below
 from retention.plan.forecasting import forecast
 from retention.plan.plan import Plan
-from retention.planners.afresh import plan_state, remember_due
+from retention.planners.afresh import cache_inventory, plan_state, remember_due
 from retention.planners.cached import recalled, token_of, uncached_plan
 from retention.planners.lowered_limits import lowered_limits
 from retention.planners.retention import Planning
@@ -60,6 +60,7 @@ def _plan_with_forecast(opened: OpenedStream, as_of_ns: int, engines: Engines) -
         foretold = forecast_at(as_of_ns, known.due.due_ns, known.due.forecast)
         return replace(known.plan, forecast=foretold)
     fresh = plan_state(opened, token, as_of_ns, engines)
+    cache_inventory(opened, token, fresh)
     foretold = _foretell(fresh.planning)
     remember_due(opened, token, fresh, foretold)
     return replace(fresh.planning.plan, forecast=foretold)

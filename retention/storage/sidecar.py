@@ -98,11 +98,19 @@ class Sidecar(Generic[Value]):
         return True
 
     def save_unsynced(self, value: Value, state: object = None) -> None:
-        """Replace the value without an fsync, if the storage permits: a power failure may leave another or none."""
+        """Replace the value like `write_unsynced`, if the storage permits."""
         with suppress(OSError):
-            with files.create_unsynced(self.place) as sink:
-                self.codec.write(sink, SidecarLabel(self.edition, state), value)
-            reached(self.step)
+            self.write_unsynced(value, state)
+
+    def write_unsynced(self, value: Value, state: object = None) -> None:
+        """Replace the value without an fsync: a power failure may leave the previous value, or none.
+
+        Raises:
+            StorageError: the storage refuses; the previous value remains.
+        """
+        with files.create_unsynced(self.place) as sink:
+            self.codec.write(sink, SidecarLabel(self.edition, state), value)
+        reached(self.step)
 
     def write(self, value: Value, state: object = None) -> None:
         """Replace the value.

@@ -24,7 +24,6 @@ from retention.schemas.bounds import MAX_SEQ
 from retention.storage import crash_points
 from retention.storage.crash_points import Step
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
-from retention.stores.delta import incremental
 from retention.stores.layout import Layout
 from retention.stores.parquet.log import CommitEntry, ParquetLog
 from tests.contract.streams import foreign_rows, rows
@@ -304,10 +303,7 @@ def test_a_topics_stored_offsets_go_on_behind_a_repair(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("format_", ["delta", "parquet"])
-def test_plans_of_the_epoch_before_are_made_anew(
-    tmp_path: Path, format_: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(incremental, "WORTH_FILES", 1)
+def test_plans_of_the_epoch_before_are_made_anew(tmp_path: Path, format_: str) -> None:
     orders = commands(tmp_path, {**ORDERS, "max_msgs": 2}, format=format_)
     publish(orders, 3)
     plan = orders.folder / "plan.json"

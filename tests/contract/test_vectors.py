@@ -28,7 +28,6 @@ from retention.errors import (
 )
 from retention.storage import files
 from retention.storage.crash_points import Step, watched_by
-from retention.stores.delta import incremental
 from retention.stores.delta import log as delta_log
 from tests.support.laying import START, even_segments, held, lay, warehouse_with
 from tests.support.reclaiming import again, later
@@ -285,10 +284,7 @@ def test_an_archive_has_what_a_vector_left(warehouse: Path) -> None:
     assert seqs(streams) == list(range(1, 41))
 
 
-def test_the_inventory_cache_follows_vectors(
-    warehouse: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(incremental, "WORTH_FILES", 1)
+def test_the_inventory_cache_follows_vectors(warehouse: Path) -> None:
     streams = stream_of_40(warehouse)
     store = streams.stream("ORDERS").opened.store
     token = store.version_token()

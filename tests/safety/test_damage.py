@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from retention.stores.delta import incremental
+from retention.planners import afresh
 from retention.stores.parquet import listing
 from tests.support.sandboxes import NOW, Commands, commands, lines
 from tests.support.trees import overwrite
@@ -106,9 +106,9 @@ class Made:
 
 @pytest.fixture(scope="module", autouse=True)
 def ledgers() -> Iterator[None]:
-    """Enable the inventory cache even for few files."""
+    """Cache inventories before removals, too, and find directories unchanged, even for few files."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(incremental, "WORTH_FILES", 1)
+        patch.setattr(afresh, "MANY_FILES", 1)
         patch.setattr(listing, "WORTH_FILES", 1)
         patch.setattr(listing, "COARSE_NS", 50_000_000)
         yield

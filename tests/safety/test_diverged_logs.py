@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from retention.core.units import HOUR
-from retention.stores.delta import incremental
+from retention.planners import afresh
 from retention.stores.parquet import listing
 from retention.stores.parquet import log as parquet_log
 from tests.support.sandboxes import NOW, Commands, commands, lines
@@ -25,7 +25,7 @@ AT = "2027-01-15T08:30:00Z"
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incremental, "WORTH_FILES", 1)
+    monkeypatch.setattr(afresh, "MANY_FILES", 1)
     monkeypatch.setattr(listing, "WORTH_FILES", 1)
     monkeypatch.setattr(listing, "COARSE_NS", 0)
 

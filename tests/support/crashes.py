@@ -67,6 +67,7 @@ from retention.ingest.table_source import TableSource, ingest
 from retention.inspect.measures import measure
 from retention.inspect.taken import Taken
 from retention.layout.partitioner import TURN
+from retention.planners import afresh
 from retention.ports import Swap
 from retention.rules.iggy.delete_segments import DeleteSegments
 from retention.rules.requests import Drop, Purge
@@ -77,7 +78,7 @@ from retention.stores.archive_erasures import read_replacements
 from retention.stores.archive_manifest import read_manifests
 from retention.stores.claims import Claims
 from retention.stores.consumer_table import ConsumerRecord, ConsumerTable
-from retention.stores.delta import incremental, returned
+from retention.stores.delta import returned
 from retention.stores.kept_ids import RemovedIds
 from retention.stores.layout import Layout
 from retention.stores.offset_table import OffsetTable
@@ -495,7 +496,7 @@ def compact(folder: Path) -> None:
 
 def apply_with_ledger(folder: Path) -> None:
     """Apply with an inventory cache or a record of directories, even for few and young files; then measure."""
-    incremental.WORTH_FILES = listing.WORTH_FILES = 1
+    afresh.MANY_FILES = listing.WORTH_FILES = 1
     listing.COARSE_NS = -(10**9)
     apply(folder)
     measure(opened_at(folder).stream("ORDERS").opened, NOW)

@@ -26,9 +26,6 @@ from retention.stores.sidecar.inventory_incremental import (
 )
 from retention.stores.sidecar.stats_cache import StatisticsCache
 
-WORTH_FILES = 1_000
-"""The minimum number of files for an inventory cache; opening a smaller table takes milliseconds."""
-
 
 class DeltaIncrementalInventory:
     """Writes a stream's inventory cache and brings it up to date."""
@@ -65,7 +62,7 @@ class DeltaIncrementalInventory:
 
     def keep(self, inventory: Inventory, token: VersionToken) -> None:
         """Rebuild the inventory cache from a complete inventory."""
-        if inventory.files.num_rows >= WORTH_FILES:
+        if inventory.files.num_rows:
             ledger, tables = first_cache(inventory, token)
             # Without the cache, the next pass is only slower.
             with suppress(OSError):

@@ -104,6 +104,8 @@ class InventoryCacheFiles:
     ) -> InventoryCache:
         """Write a cache from existing blocks and from tables that become blocks; delete packs that no block names.
 
+        Nothing is fsynced: after a power failure, the table may have to be opened once.
+
         Args:
             ledger: the cache; its blocks are ignored.
             pieces: blocks and tables, ascending; each table has whole segments of one partition, sorted.
@@ -116,7 +118,7 @@ class InventoryCacheFiles:
         )
         pack = f"{uuid.uuid4().hex}.blocks"
         blocks = []
-        with files.create(files.join(self._directory, pack)) as sink:
+        with files.create_unsynced(files.join(self._directory, pack)) as sink:
             offset = 0
             for piece in pieces:
                 if isinstance(piece, PackedBlock) and piece.pack not in packs:
@@ -128,7 +130,7 @@ class InventoryCacheFiles:
                 offset += len(content)
         reached(Step.LEDGER_PACKED)
         whole = replace(ledger, blocks=blocks)
-        self._head.write(whole, asdict(whole.token))
+        self._head.write_unsynced(whole, asdict(whole.token))
         named = {block.pack for block in blocks}
         files.delete(
             files.join(self._directory, name)

@@ -18,7 +18,6 @@ from retention.datafile import parquet
 from retention.errors import ForeignRowsError
 from retention.ports import IncrementalInventory
 from retention.stores import StoreSettings, stream_table
-from retention.stores.delta import incremental
 from retention.stores.delta.actions import add_action, remove_action
 from retention.stores.delta.store import DeltaStore
 from retention.stores.layout import Layout
@@ -33,7 +32,6 @@ EVERYTHING = 10**9
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incremental, "WORTH_FILES", 1)
     monkeypatch.setattr(inventory_cache, "BLOCK_FILES", 3)
     monkeypatch.setattr(inventory_cache, "_GARBAGE_BYTES", 20_000)
 
