@@ -145,9 +145,13 @@ def chunks(location: str, size: int) -> Iterator[bytes]:
 
 def read_bytes(location: str) -> bytes | None:
     """The whole content of a file, None if there is no such file; never a mixture with a concurrent replacement."""
+    if not is_remote(location):
+        return read_unchanging(location)
+    from retention.storage.objects import read_object
+
     try:
         with as_storage_errors(location, FileNotFoundError):
-            return (_read_object if is_remote(location) else _read)(location)
+            return read_object(location)
     except FileNotFoundError:
         return None
 
@@ -155,22 +159,10 @@ def read_bytes(location: str) -> bytes | None:
 def read_unchanging(location: str) -> bytes | None:
     """The whole content of an immutable file, None if there is no such file; saves one request."""
     try:
-        with as_storage_errors(location, FileNotFoundError):
-            return _read(location)
+        with as_storage_errors(location, FileNotFoundError), _opened(location) as source:
+            return bytes(source.read())
     except FileNotFoundError:
         return None
-
-
-def _read_object(location: str) -> bytes:
-    from retention.storage.objects import read_object
-
-    return read_object(location)
-
-
-def _read(location: str) -> bytes:
-    """The content of a file."""
-    with _opened(location) as source:
-        return bytes(source.read())
 
 
 def _opened(location: str) -> Any:
@@ -222,15 +214,14 @@ def replace(location: str, content: bytes) -> None:
 def replace_all(directory: str, contents: Mapping[str, Iterable[bytes]]) -> None:
     """Write contents, in pieces, to names directly in a directory, replacing files; durable when this returns.
 
-    Each is synced after all are written: a new file right after an fsync costs twice as much.
+    Each is synced after all are written, so that none appears if one of them fails to be.
     """
+    put = _held if is_remote(directory) else local.put
     with ExitStack() as written:
         for name, pieces in contents.items():
             location = join(directory, name)
             written.enter_context(as_storage_errors(location))
-            sink = written.enter_context(
-                _held(location) if is_remote(location) else local.put(location)
-            )
+            sink = written.enter_context(put(location))
             for piece in pieces:
                 sink.write(piece)
     if not is_remote(directory):
