@@ -14,7 +14,7 @@ import pyarrow as pa
 from retention.errors import DamagedError
 from retention.storage import files
 from retention.storage.errors import as_storage_errors
-from retention.storage.tables import encoded, in_shape
+from retention.storage.tables import encode_file, encoded, in_shape
 
 AT_A_TIME = 1 << 16
 """Rows of a record processed at a time."""
@@ -27,7 +27,6 @@ _HEAD = 2
 """The tables of a record that are looked at before it is encoded."""
 _FEW_ROWS = 256
 """The rows of a record up to which its compression takes longer than all else: a context for each buffer."""
-_PLAIN = pa.ipc.IpcWriteOptions()
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1))
 """Ranges repeat their file and rule: a twelfth of their bytes, written in less time."""
 
@@ -70,18 +69,20 @@ class RecordFile:
 
 def content_of(schema: pa.Schema, tables: Iterable[pa.Table]) -> Iterator[bytes]:
     """The bytes of an Arrow file of tables and its digest, one piece per table; a short file is not compressed."""
-    digest = hashlib.sha256()
     cut = (
         in_shape(table.slice(start, AT_A_TIME).select(schema.names), schema).combine_chunks()
         for table in tables
         for start in range(0, table.num_rows, AT_A_TIME)
     )
     first = list(islice(cut, _HEAD))
-    options = _PLAIN if _is_short(first) else _COMPRESSED
-    whole = chain(first, cut)
+    if _is_short(first):
+        content = encode_file(schema, first)
+        yield from (content, hashlib.sha256(content).digest())
+        return
+    digest, whole = hashlib.sha256(), chain(first, cut)
     # The name would keep these tables until the last one is written.
     del first
-    for piece in encoded(partial(pa.ipc.new_file, schema=schema, options=options), whole):
+    for piece in encoded(partial(pa.ipc.new_file, schema=schema, options=_COMPRESSED), whole):
         digest.update(piece)
         yield piece
     yield digest.digest()

@@ -28,7 +28,7 @@ from retention.planners.scratch import within_reach
 from retention.rules.erase import Erase
 from retention.rules.jetstream import delete_markers
 from retention.schemas.files import FileStats
-from retention.stores.file_paths import is_split
+from retention.stores.file_paths import kin_of
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,8 @@ def stage_additions(
         VerificationError: a copy differs from the plan.
     """
     rewrite = plan.actions.rewrite
+    if not rewrite.files.num_rows and not plan.sets_sequences:
+        return Additions([], ReadCount(), {})
     lengths = rewrite.files["file_bytes"].to_pylist()
     engine = engines.pick(opened.config.engine, sum(lengths), opened.config.local_limit)
     marked = _stage_markers(opened, plan, run)
@@ -105,7 +107,7 @@ def _copied(
     """Locations for the copies of a source: part of a split by deadline remains one file, others may be split."""
     del row
     most_files = opened.config.most_files
-    if most_files == 1 or is_split(source.path):
+    if most_files == 1 or kin_of(source.path) is not None:
         return (run.stage_copy(source),)
     return run.stage(source.partition, source.segment, most_files)
 

@@ -76,9 +76,12 @@ class Policy:
 
     def as_json(self) -> JsonObject:
         """The policy as JSON values, by name; part of the input of a plan's id."""
-        values = dict(sorted(asdict(self).items()))
+        values: JsonObject = dict(sorted(vars(self).items()))
         if self.hold is not None:
-            values["hold"]["consumers"] = self.hold.consumers and list(self.hold.consumers)
+            consumers = self.hold.consumers and list(self.hold.consumers)
+            values["hold"] = asdict(self.hold) | {"consumers": consumers}
+        if self.topic is not None:
+            values["topic"] = asdict(self.topic)
         if self.expiry == "head":
             del values["expiry"]
         if self.mode == "update":

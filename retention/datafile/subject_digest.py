@@ -14,6 +14,7 @@ from retention.storage import files
 from retention.storage.checksum import stripped, with_hash
 from retention.storage.crash_points import Step
 from retention.storage.sidecar import Sidecar, SidecarLabel, SidecarRecord
+from retention.storage.tables import encode_file
 
 _IDS, _DELETIONS, _SHA256 = b"retention.ids", b"retention.deletions", b"retention.sha256"
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -101,7 +102,7 @@ def pack(digest: SubjectDigest) -> bytes:
         beside[_SHA256] = digest.sha256
     schema = SUBJECT_COUNTS.with_metadata(beside or None)
     counts = digest.counts.combine_chunks().replace_schema_metadata(schema.metadata)
-    return with_hash(_arrow_file(counts))
+    return with_hash(encode_file(counts.schema, [counts], _LZ4))
 
 
 def unpack(content: bytes) -> SubjectDigest:
@@ -125,7 +126,7 @@ def unpack(content: bytes) -> SubjectDigest:
 
 def pack_deletions(deletions: pa.Table) -> bytes:
     """Deletions of shape `DELETIONS` as bytes."""
-    return _arrow_file(deletions.combine_chunks())
+    return encode_file(deletions.schema, [deletions.combine_chunks()], _LZ4)
 
 
 def unpack_deletions(packed: bytes) -> pa.Table:
@@ -140,14 +141,6 @@ def unpack_deletions(packed: bytes) -> pa.Table:
 def _opened_arrow(content: bytes | memoryview) -> pa.ipc.RecordBatchFileReader:
     options = pa.ipc.IpcReadOptions(use_threads=len(content) > _SMALL)
     return pa.ipc.open_file(pa.BufferReader(pa.py_buffer(content)), options=options)
-
-
-def _arrow_file(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, table.schema, options=_LZ4) as writer:
-        writer.write_table(table)
-    content: bytes = sink.getvalue().to_pybytes()
-    return content
 
 
 class _DigestCodec:

@@ -20,6 +20,7 @@ ENGINE = "lake-retention"
 PHYSICAL_NAME = "delta.columnMapping.physicalName"
 """The key of a field's metadata with its name in files, statistics and partition values."""
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 UNPARSED = (b'{"add":', b'{"remove":', b'{"cdc":')
 """The beginnings of the lines of file actions, as all known writers have them."""
 _CARRIED = (
@@ -78,10 +79,7 @@ def parse(content: bytes, place: str) -> list[Action]:
 
 def encode(actions: Iterable[Action]) -> bytes:
     """The entry of given actions."""
-    return b"".join(
-        json.dumps(action, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
-        for action in actions
-    )
+    return b"".join(_ENCODER.encode(action).encode() + b"\n" for action in actions)
 
 
 def commit_info(actions: Sequence[Action]) -> Mapping[str, Any]:

@@ -94,12 +94,12 @@ class Actions:
         """The number of delete markers to write."""
         return int(self.markers.num_rows)
 
-    @property
+    @cached_property
     def removed_messages(self) -> int:
         """The number of messages to remove."""
         return _total(self.files["removed_messages"])
 
-    @property
+    @cached_property
     def removed_bytes(self) -> int:
         """The bytes to remove, by the broker's accounting."""
         return _total(self.files["removed_bytes"])

@@ -190,6 +190,11 @@ def _whole_files(files: pa.Table, shares: _Shares) -> Iterator[pa.Table]:
 def _whole(going: pa.Table, shares: _Shares, excepted: Sequence[tuple[int, Array]]) -> pa.Table:
     """One range for each of `going`, with exceptions by row number; shape `RUN_RANGES`."""
     rows, rules = np.nonzero(shares.may)
+    between = np.concatenate([NO_RANGES, *(ranges for _, ranges in excepted)])
+    excepted_rows = np.repeat(
+        np.array([at for at, _ in excepted], dtype=np.int64), [len(of) for _, of in excepted]
+    )
+    of_rules, of_ranges = (_offsets(each, len(going)) for each in (rows, excepted_rows))
     columns = {
         "path": going["path"],
         "partition": going["partition"],
@@ -198,20 +203,12 @@ def _whole(going: pa.Table, shares: _Shares, excepted: Sequence[tuple[int, Array
         "last_seq": going["max_seq"],
         "messages": pa.array(shares.messages),
         "bytes": shares.bytes,
-        "rules": _lists(rows, _names(rules), len(going)),
-        "counts": _lists(rows, pa.array(shares.counts[rows, rules]), len(going)),
-        **{
-            f"except_{name}": _lists(
-                np.repeat(
-                    [at for at, _ in excepted], [len(ranges) for _, ranges in excepted]
-                ).astype(np.int64),
-                pa.array(np.concatenate([NO_RANGES, *(part for _, part in excepted)])[:, end]),
-                len(going),
-            )
-            for end, name in enumerate(("firsts", "lasts"))
-        },
+        "rules": pa.ListArray.from_arrays(of_rules, _names(rules)),
+        "counts": pa.ListArray.from_arrays(of_rules, pa.array(shares.counts[rows, rules])),
+        "except_firsts": pa.ListArray.from_arrays(of_ranges, pa.array(between[:, 0])),
+        "except_lasts": pa.ListArray.from_arrays(of_ranges, pa.array(between[:, 1])),
     }
-    return pa.table(columns).cast(RUN_RANGES)
+    return pa.table(columns, schema=RUN_RANGES)
 
 
 def _excepted(going: pa.Table, shares: _Shares) -> Iterator[tuple[int, Array]]:
@@ -251,10 +248,9 @@ def _names(rules: Array) -> pa.Array:
     return pa.array(RULES).take(pa.array(rules))
 
 
-def _lists(rows: Array, values: pa.Array, count: int) -> pa.ListArray:
-    """A list per row, for `count` rows, from values and the row of each, ascending."""
-    offsets = np.searchsorted(rows, np.arange(count + 1))
-    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
+def _offsets(rows: Array, count: int) -> pa.Array:
+    """The offsets of a list per row, for `count` rows, from the row of each value, ascending."""
+    return pa.array(np.searchsorted(rows, np.arange(count + 1)).astype(np.int32))
 
 
 def _without_exceptions(row: dict[str, object]) -> Array:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from retention.errors import RetentionError, StorageError, UsageError
 from retention.errors.printable import sentence
@@ -65,20 +63,25 @@ def _with_remedy(reason: str, remedy: str) -> StorageError:
     return error
 
 
-@contextmanager
-def as_storage_errors(location: str, *answers: type[OSError]) -> Iterator[None]:
+class as_storage_errors:  # noqa: N801  (a function to its users; a generator costs a hundredth of a small pass)
     """Wrap errors of the block as `StorageError` with the location, except the expected ones in `answers`.
 
     Raises:
         StorageError: the storage failed.
     """
-    passed: tuple[type[Exception], ...] = (RetentionError, *answers)
-    try:
-        yield
-    except passed:
-        raise
-    except OSError as error:
-        raise storage_error(location, error) from error
+
+    __slots__ = ("_location", "_passed")
+
+    def __init__(self, location: str, *answers: type[OSError]) -> None:
+        self._location = location
+        self._passed: tuple[type[Exception], ...] = (RetentionError, *answers)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, OSError) and not isinstance(error, self._passed):
+            raise storage_error(self._location, error) from error
 
 
 def first_line(error: BaseException) -> str:

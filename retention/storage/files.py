@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING, Any
@@ -86,7 +86,7 @@ def stat(location: str) -> tuple[int, int]:
     """
     with as_storage_errors(location, *_MISSING):
         if not is_remote(location):
-            status = Path(location).stat()
+            status = os.stat(location)  # noqa: PTH116
             return status.st_size, status.st_mtime_ns // 1_000_000
         info = file_system().get_file_info(_key(location))
     if not info.is_file:
@@ -122,10 +122,8 @@ def reading(location: str) -> Iterator[pa.NativeFile]:
 @contextmanager
 def reading_bytes(location: str) -> Iterator[Any]:
     """Open a file during the block to read bytes, which need no Arrow on a disk, with failures as `StorageError`."""
-    with as_storage_errors(location, FileNotFoundError):
-        opened = open_input(location) if is_remote(location) else Path(location).open("rb")  # noqa: SIM115
-        with opened as source:
-            yield source
+    with as_storage_errors(location, FileNotFoundError), _opened(location) as source:
+        yield source
 
 
 def open_mapped(location: str) -> pa.NativeFile:
@@ -147,9 +145,13 @@ def chunks(location: str, size: int) -> Iterator[bytes]:
 
 def read_bytes(location: str) -> bytes | None:
     """The whole content of a file, None if there is no such file; never a mixture with a concurrent replacement."""
+    if not is_remote(location):
+        return read_unchanging(location)
+    from retention.storage.objects import read_object
+
     try:
         with as_storage_errors(location, FileNotFoundError):
-            return (_read_object if is_remote(location) else _read)(location)
+            return read_object(location)
     except FileNotFoundError:
         return None
 
@@ -157,22 +159,17 @@ def read_bytes(location: str) -> bytes | None:
 def read_unchanging(location: str) -> bytes | None:
     """The whole content of an immutable file, None if there is no such file; saves one request."""
     try:
-        with as_storage_errors(location, FileNotFoundError):
-            return _read(location)
+        with as_storage_errors(location, FileNotFoundError), _opened(location) as source:
+            return bytes(source.read())
     except FileNotFoundError:
         return None
 
 
-def _read_object(location: str) -> bytes:
-    from retention.storage.objects import read_object
-
-    return read_object(location)
-
-
-def _read(location: str) -> bytes:
-    """The content of a file."""
-    with reading_bytes(location) as source:
-        return bytes(source.read())
+def _opened(location: str) -> Any:
+    """An open file for reads of many bytes, so that a buffer of Python would only cost time."""
+    if is_remote(location):
+        return open_input(location)
+    return open(location, "rb", buffering=0)  # noqa: PTH123  (a path object costs as much as the read)
 
 
 @contextmanager
@@ -215,13 +212,16 @@ def replace(location: str, content: bytes) -> None:
 
 
 def replace_all(directory: str, contents: Mapping[str, Iterable[bytes]]) -> None:
-    """Write contents, in pieces, to names directly in a directory, replacing files; durable when this returns."""
-    for name, pieces in contents.items():
-        location = join(directory, name)
-        with (
-            as_storage_errors(location),
-            _held(location) if is_remote(location) else local.put(location) as sink,
-        ):
+    """Write contents, in pieces, to names directly in a directory, replacing files; durable when this returns.
+
+    Each is synced after all are written, so that none appears if one of them fails to be.
+    """
+    put = _held if is_remote(directory) else local.put
+    with ExitStack() as written:
+        for name, pieces in contents.items():
+            location = join(directory, name)
+            written.enter_context(as_storage_errors(location))
+            sink = written.enter_context(put(location))
             for piece in pieces:
                 sink.write(piece)
     if not is_remote(directory):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -174,7 +173,7 @@ def _forget(temporary: str) -> None:
 
 def _beside(location: str) -> str:
     directory, slash, name = location.rpartition("/")
-    return f"{directory}{slash}.{name}.{uuid.uuid4().hex}.tmp"
+    return f"{directory}{slash}.{name}.{os.urandom(16).hex()}.tmp"
 
 
 def _parent(location: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 
 import pyarrow as pa
@@ -50,9 +51,15 @@ def siblings_of(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray
     return pc.struct_field(pc.extract_regex(paths, _KIN), "kin")
 
 
-def is_split(path: str) -> bool:
-    """Whether a file was written together with others, split by deadline, or is a copy of such a file."""
-    return siblings_of(pa.array([path])).null_count == 0
+def kin_of(path: str) -> str | None:
+    """The kin token in the name of a file, as by `siblings_of`; Arrow would compile the pattern for each name."""
+    named = re.search(_KIN, path)
+    return None if named is None else named["kin"]
+
+
+def is_merged(path: str) -> bool:
+    """Whether a merge wrote a file, or the one that it replaces, by its name."""
+    return re.search(_OF_MERGE, path) is not None
 
 
 def check_inside(layout: Layout, paths: pa.ChunkedArray) -> None:

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
 
-import pyarrow as pa
-
 from retention.core.inventory import DataFile, slot_of
 from retention.core.vector_paths import (
     VECTOR_MARK,
@@ -24,7 +22,7 @@ from retention.ports import Swap
 from retention.storage import files
 from retention.storage.crash_points import Step, reached
 from retention.stores.checks.exclusion import refuse_without_exclusion
-from retention.stores.file_paths import merged_mask, new_path, siblings_of
+from retention.stores.file_paths import is_merged, kin_of, new_path
 from retention.stores.layout import Layout
 
 
@@ -65,9 +63,12 @@ class StagedFiles:
 
     def stage_copy(self, source: DataFile) -> DataFile:
         """A new file to replace `source`, named as one of its kin."""
-        paths = pa.array([source.path])
-        [kin], [merged] = siblings_of(paths).to_pylist(), merged_mask(paths).to_pylist()
-        path = new_path(source.partition, source.segment, kin, merged=merged)
+        path = new_path(
+            source.partition,
+            source.segment,
+            kin_of(source.path),
+            merged=is_merged(source.path),
+        )
         return self._new(path, source.partition, source.segment)
 
     def stage_vector(self, source: DataFile) -> DataFile:

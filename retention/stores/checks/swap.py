@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from retention.core.counters import CLAIMS, DROPPED, HISTORY_HEAD, STAGING_CLAIMS, Counters
 from retention.core.record_tables import outside_mask
+from retention.core.row_numbers import rows_at
 from retention.core.table_requirements import PLAN_AGAIN, RowsCompared, TableState
 from retention.core.wording import wrong_length
 from retention.errors import (
@@ -174,7 +175,8 @@ def _parted(swap: Swap, live: pa.Table) -> tuple[pa.Table, pa.Table]:
     if not swap.remove.num_rows:
         return live, live.slice(0, 0)
     goes = pc.is_in(live["path"], value_set=swap.remove["path"].combine_chunks())
-    return live.filter(pc.invert(goes)), live.filter(goes)
+    goes = goes.to_numpy()
+    return rows_at(live, np.flatnonzero(~goes)), rows_at(live, np.flatnonzero(goes))
 
 
 def _check_bounds(swap: Swap, state: TableState) -> None:

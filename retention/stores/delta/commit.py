@@ -210,6 +210,8 @@ class CommitAttempt:
 
         A change data feed derives from data changes, and must report copied and restored messages.
         """
+        if not self.swap.add.num_rows:
+            return []
         feed = self.swap.data_change and self.handle.rules.change_data_feed
         removed = self.swap.remove.num_rows
         added = self.swap.add.select(FILE_STATS.names).to_pylist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,17 @@ def test_files_put_together_are_durable_by_one_sync_of_their_directory_behind_al
     files.replace_all(place, {"one": [b"1"], "two": [b"", b"2"]})
     assert there_when_synced == [["one", "two"]]
     assert files.read_bytes(f"{place}/two") == b"2"
+
+
+def test_if_one_of_the_files_put_together_fails_none_appears(tmp_path: Path) -> None:
+    def failing() -> Iterator[bytes]:
+        yield b"half"
+        raise OSError("No space left on device")
+
+    place = str(tmp_path / "records")
+    with pytest.raises(StorageError, match="records/two"):
+        files.replace_all(place, {"one": [b"1"], "two": failing()})
+    assert list(Path(place).iterdir()) == []
 
 
 def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
