@@ -9,8 +9,10 @@ import numpy as np
 from retention.core.spans import Array
 
 _BITS = 63
-_FEW_RUNS = 1_024
-"""The number of rising runs up to which merging them is faster than sorting."""
+_APART = 64
+"""The distance of values that tell whether an order is far from ascending; nearer ones may be exchanged."""
+_FALL_OF = 128
+"""Merging runs is faster than sorting if at most one in so many of these values is less than the one before."""
 _SPARSE = 16
 """The average distance of values from which on sorting them takes less time than a mask."""
 
@@ -67,23 +69,30 @@ class _Order:
         self._packed: Array | None = None
 
     def then_by(self, key: Array) -> None:
-        """Sort by a key that outweighs all before."""
+        """Sort by a key that outweighs all before; one too long for a number, in parts, the lowest bits first."""
         bits = _bits_of(key)
         if self._bits + bits > _BITS:
             self._sort()
+        room = _BITS - self._bits
+        if bits > room and _nearly_ascends(ordered := key[self._places]):
+            self._places = self._places[np.argsort(ordered, kind="stable")]
+            return
+        values = (key.astype(np.int64) - key.min().astype(np.int64)).view(np.uint64)
+        for low in range(0, bits, max(room, 1)):
+            part = (values >> np.uint64(low)) & np.uint64((1 << room) - 1)
+            self._pack(part.view(np.int64), min(room, bits - low))
+
+    def _pack(self, values: Array, bits: int) -> None:
         if self._bits + bits > _BITS:
-            self._places = self._places[np.argsort(key[self._places], kind="stable")]
-        elif bits:
-            if self._packed is None:
-                self._packed = np.arange(len(key))
-            values = key.astype(np.int64) - key.min().astype(np.int64)
-            self._packed |= values[self._places] << np.int64(self._bits)
-            self._bits += bits
+            self._sort()
+        if self._packed is None:
+            self._packed = np.arange(len(values))
+        self._packed |= values[self._places] << np.int64(self._bits)
+        self._bits += bits
 
     def _sort(self) -> None:
         if self._packed is not None:
-            runs = np.count_nonzero(self._packed[1:] < self._packed[:-1]) + 1
-            self._packed.sort(kind="stable" if runs <= _FEW_RUNS else None)
+            self._packed.sort(kind="stable" if _nearly_ascends(self._packed) else None)
             mask = (np.int64(1) << np.int64(self._place_bits)) - 1
             self._places = self._places[self._packed & mask]
         self._start(self._place_bits)
@@ -96,3 +105,8 @@ class _Order:
 
 def _bits_of(values: Array) -> int:
     return (int(values.max()) - int(values.min())).bit_length()
+
+
+def _nearly_ascends(values: Array) -> bool:
+    few = values[::_APART]
+    return int(np.count_nonzero(few[1:] < few[:-1])) * _FALL_OF <= len(few)

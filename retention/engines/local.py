@@ -11,7 +11,8 @@ from retention.engine_port import Gathering, Part, Result, Task, run_task
 from retention.engines.spool import Spool
 from retention.storage.parallel import in_threads
 
-_THREADS = min(4, os.cpu_count() or 1)
+THREADS = min(4, os.cpu_count() or 1)
+"""The number of tasks at a time."""
 
 
 class LocalEngine:
@@ -24,7 +25,7 @@ class LocalEngine:
     ) -> list[Result]:
         """Apply `function` to each task; results in order of tasks."""
         del weights
-        return list(in_threads(partial(run_task, function), tasks, _THREADS))
+        return list(in_threads(partial(run_task, function), tasks, THREADS))
 
     def shuffle(
         self,
@@ -53,8 +54,8 @@ class LocalEngine:
             def last(number: int) -> Result:
                 return gather.function(number, again.parts(number))
 
-            for _ in in_threads(first, range(len(tasks)), _THREADS):
+            for _ in in_threads(first, range(len(tasks)), THREADS):
                 pass
-            for _ in in_threads(second, dealt.keys, _THREADS):
+            for _ in in_threads(second, dealt.keys, THREADS):
                 pass
-            return list(in_threads(last, again.keys, _THREADS))
+            return list(in_threads(last, again.keys, THREADS))

@@ -14,11 +14,12 @@ from pyspark.sql import SparkSession
 from retention.api.warehouse import Warehouse
 from retention.apply.requested import remove_now
 from retention.core import headers
+from retention.core.labels import Label
 from retention.engine_port import Engine, Gathering, Part
 from retention.engines.local import LocalEngine
 from retention.engines.select import EngineName, Engines
 from retention.engines.spark import engine as engine_module
-from retention.engines.spark.engine import SparkEngine
+from retention.engines.spark.engine import SparkEngine, is_small_machine
 from retention.errors import DamagedError
 from retention.plan.planfile import save_plans
 from retention.planners import probe, scratch, subject_shuffle
@@ -226,6 +227,12 @@ def test_rows_that_cannot_be_read_in_a_spark_task_are_a_damaged_file_to_the_driv
     assert sentences[0] == sentences[1]
 
 
+@pytest.fixture(autouse=True)
+def by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts pass through Spark's own shuffle, as on a cluster."""
+    monkeypatch.setattr(engine_module, "is_small_machine", lambda _: False)
+
+
 def dealt_by_last_digit(number: int) -> Iterator[Part]:
     if number == 1_000:
         raise DamagedError("the thousandth is damaged")
@@ -255,6 +262,38 @@ def test_parts_are_gathered_by_key_in_order_of_those_who_dealt_them(
             Gathering(gathered, groups),
         )
         assert results == [(0, b"2:12,2"), (1, b"1:31,101 7:7,17")]
+
+
+@pytest.mark.parametrize(("tasks", "starts_jobs"), [(0, True), (64, False)])
+def test_parts_stay_in_this_process_if_the_session_has_no_more_tasks_at_a_time(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tasks: int, starts_jobs: bool
+) -> None:
+    monkeypatch.setattr(engine_module, "is_small_machine", is_small_machine)
+    monkeypatch.setattr(engine_module, "THREADS", tasks)
+    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup
+    before = set(jobs(Label().group))
+    results = SparkEngine(spark).shuffle(
+        dealt_by_last_digit,
+        [31, 7, 12],
+        [1] * 3,
+        Gathering(again_by_parity, 2),
+        Gathering(gathered, 2),
+    )
+    assert results == [(0, b"2:12"), (1, b"1:31 7:7")]
+    assert (set(jobs(Label().group)) > before) == starts_jobs
+
+
+def test_a_cluster_and_a_server_are_no_machine_of_this_process(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "THREADS", 64)
+    answers = []
+    for master in ("local", "local[2]", "local[*,4]", "local-cluster[1,1,1024]", "yarn"):
+        with patch.object(spark.sparkContext, "master", master):
+            answers.append(is_small_machine(spark))
+    assert answers == [True, True, True, False, False]
+    monkeypatch.setattr(engine_module, "is_connect", lambda _: True)
+    assert not is_small_machine(spark)
 
 
 def test_more_tasks_than_are_sent_at_a_time_come_back_in_order(

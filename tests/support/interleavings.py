@@ -536,4 +536,4 @@ def hurry() -> None:
     """Skip waits for a paused side, which releases nothing; copies are written one at a time."""
     turns.LEASE_WAIT_S = settle_files.PATIENCE_S = 0.0
     delta._LONGEST_PAUSE_S = parquet._LONGEST_PAUSE_S = 0.0
-    local._THREADS = 1
+    local.THREADS = 1

@@ -261,4 +261,4 @@ def hurry() -> None:
     """Skip waits for a paused side, whose lease can be lost as on an object store; copies are written one at a time."""
     holds.WAIT_S = 0.0
     lease.can_expire = _can_expire
-    local._THREADS = 1
+    local.THREADS = 1

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from retention.core.labels import current_label, labelled
 from retention.engine_port import Fold, Gathering, Part, Read, Result, Task, run_task
 from retention.engines.bin_packing import groups
+from retention.engines.local import THREADS, LocalEngine
 from retention.engines.spark.attempts import CARRIED, Act, attempts_of, outcome_of
 from retention.engines.spark.connect import find_parallelism, is_connect
 from retention.engines.spark.failures import spark_failures
@@ -62,7 +63,7 @@ class SparkEngine:
         deal_again: Gathering[Iterable[Part]],
         gather: Gathering[Result],
     ) -> list[Result]:
-        """Distribute parts by key, twice, through Spark's shuffle; results in order of keys.
+        """Distribute parts by key, twice, through Spark's shuffle, or in this process; results in order of keys.
 
         Raises:
             RetentionError: a task raised it, or Spark failed.
@@ -70,6 +71,8 @@ class SparkEngine:
         """
         if not tasks:
             return []
+        if is_small_machine(self._session):
+            return LocalEngine().shuffle(deal, tasks, weights, deal_again, gather)
         with self._work(deal):
             attempts = attempts_of(self._session)
             frames = self._mapped(dealing(deal, attempts), PARTS, tasks, weights)
@@ -138,6 +141,19 @@ class SparkEngine:
     @cached_property
     def _workers_behind(self) -> int:
         return find_parallelism(self._session)
+
+
+def is_small_machine(session: SparkSession) -> bool:
+    """Whether this process runs as many tasks at a time as a session, on the same machine.
+
+    Parts then need not pass through the JVM, which doubles their cost.
+    """
+    if is_connect(session):
+        return False
+    context = session.sparkContext
+    master = context.master or ""
+    is_local = master == "local" or master.startswith("local[")
+    return is_local and int(context.defaultParallelism) <= THREADS
 
 
 def _name(function: Callable[..., Any]) -> str:

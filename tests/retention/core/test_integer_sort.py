@@ -23,11 +23,16 @@ def test_numbers_sort_as_by_numpy(keys: list[list[int]]) -> None:
     assert distinct_in_order(columns[0]).tolist() == sorted(set(keys[0]))
 
 
+@pytest.mark.parametrize("most", [999, 2**50, LARGEST], ids=["short", "long", "longest"])
 @pytest.mark.parametrize("runs", [1, 3, 4_000])
-def test_many_numbers_sort_as_by_numpy(runs: int) -> None:
-    parts = np.array_split(np.random.default_rng(runs).integers(0, 999, 10_000), runs)
+def test_many_numbers_sort_as_by_numpy(runs: int, most: int) -> None:
+    random = np.random.default_rng(runs)
+    parts = np.array_split(random.integers(-most - 1, most, 10_000), runs)
     values = np.concatenate([np.sort(part) for part in parts])
+    values[::7] = values[0]
     assert np.array_equal(argsort(values), np.argsort(values, kind="stable"))
+    keys = values, random.integers(0, 2, 10_000), values[::-1] >> 40
+    assert np.array_equal(lexsort(keys, 10_000), np.lexsort(keys))
 
 
 def test_numbers_of_few_bits_do_not_overflow() -> None:

@@ -15,6 +15,7 @@ from retention.core.table_policy import RowPolicy, TableLimits, TablePolicy
 from retention.core.units import DAY, MICROSECOND
 from retention.engine_port import Engine
 from retention.engines.local import LocalEngine
+from retention.engines.spark import engine
 from retention.engines.spark.engine import SparkEngine
 from retention.errors import DamagedError
 from retention.planners import table_rows
@@ -147,6 +148,7 @@ def test_both_engines_decide_the_same(
 ) -> None:
     monkeypatch.setattr(table_rows, "HELD_BYTES", held)
     monkeypatch.setattr(table_rows, "BUCKET_BYTES", 700)
+    monkeypatch.setattr(engine, "is_small_machine", lambda _: False)
     tasks = laid(WORLD, tmp_path, 1)
     here = decided(WORLD, tasks, LocalEngine())
     assert lost(here.dead) == by_rows(WORLD, 1)
