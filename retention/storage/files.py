@@ -159,17 +159,17 @@ def read_bytes(location: str) -> bytes | None:
 def read_unchanging(location: str) -> bytes | None:
     """The whole content of an immutable file, None if there is no such file; saves one request."""
     try:
-        with as_storage_errors(location, FileNotFoundError), _opened(location) as source:
+        with as_storage_errors(location, FileNotFoundError), _opened(location, 0) as source:
             return bytes(source.read())
     except FileNotFoundError:
         return None
 
 
-def _opened(location: str) -> Any:
-    """An open file for reads of many bytes, so that a buffer of Python would only cost time."""
+def _opened(location: str, buffering: int = -1) -> Any:
+    """An open file; 0 as `buffering` spares a buffer that a read of all bytes would not use."""
     if is_remote(location):
         return open_input(location)
-    return open(location, "rb", buffering=0)  # noqa: PTH123  (a path object costs as much as the read)
+    return open(location, "rb", buffering)  # noqa: PTH123  (a path object costs as much as the read)
 
 
 @contextmanager
