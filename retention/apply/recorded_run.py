@@ -189,7 +189,8 @@ class RecordedRun:
     def _counted(self, ranges: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """Pass the ranges on, and record the highest possible sequence of each partition."""
         for table in ranges:
-            possible = table.filter(pc.less_equal(table["last_seq"], MAX_SEQ))
+            ends = table.select(["partition", "last_seq"])
+            possible = ends.filter(pc.less_equal(ends["last_seq"], MAX_SEQ))
             for partition, seq in highest_removed(possible).items():
                 self._highest[partition] = max(seq, self._highest.get(partition, seq))
             yield table

@@ -13,7 +13,8 @@ def compressed_bytes(
     opened: pq.ParquetFile, columns: Sequence[str], groups: Sequence[int] | None = None
 ) -> int:
     """The compressed bytes of columns, in all row groups or in given ones."""
-    wanted = [opened.schema_arrow.get_field_index(name) for name in columns]
+    schema = opened.schema_arrow
+    wanted = [schema.get_field_index(name) for name in columns]
     numbers = range(opened.metadata.num_row_groups) if groups is None else groups
     parts = (opened.metadata.row_group(number) for number in numbers)
     return sum(part.column(at).total_compressed_size for part in parts for at in wanted)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.slices import slices_of
 from retention.plan.header_digest import header_digest
 from retention.plan.removed_ranges import RemovedRanges
 from retention.schemas.rule_names import RULE_NAMES
@@ -56,7 +57,7 @@ def part_digests(files: pa.Table, parts: RemovedRanges) -> Iterator[bytes]:
     """
     begins = _begins(files)
     open_, digest = -1, hashlib.sha256()
-    for ranges in parts.tables():
+    for ranges in chain.from_iterable(map(slices_of, parts.tables())):
         for segment, rows in _rows_of_segments(ranges, begins):
             if segment != open_ and open_ >= 0:
                 yield digest.digest()

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from retention.core.inventory import NO_RANGES
 from retention.core.row_numbers import rows_at
 from retention.core.seq_ranges import difference_of_ranges, highest_by_partition, ranges_in
+from retention.core.slices import slices_of
 from retention.core.spans import Array, spans_of
 from retention.plan.actions import DROP
 from retention.plan.plan import Plan
@@ -35,7 +36,8 @@ def ranges_of_plan(plan: Plan) -> Iterator[pa.Table]:
     shares = _shares_of_dropped(plan)
     yield from _whole_files(plan.actions.files, shares)
     for parts in chain(plan.actions.removed.tables(), shares.by_rows.tables()):
-        yield _parts(plan.actions.files, parts)
+        for some in slices_of(parts):
+            yield _parts(plan.actions.files, some)
 
 
 def ranges_of_files(files: pa.Table, lost: Mapping[str, Array]) -> pa.Table:

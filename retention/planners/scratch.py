@@ -42,6 +42,8 @@ def within_reach(
         StalePlanError: some are deleted.
         OSError: the ranges cannot be written.
     """
+    if not ranges.parts:
+        return ranges
     parts = [part for part in ranges.parts if np.isin(part.files, numbers).any()]
     shared = f"{shared_directory(opened)}/"
     if engine.name != "local" and any(not _lies_below(shared, part) for part in parts):

@@ -192,9 +192,10 @@ class SpanSubjects:
     def share(self) -> KeepCounts | KeepLast:
         """The limit's rule for the rows of the span."""
         left = self.messages - self.beyond
-        loses, keeps = self.beyond > 0, left > 0
+        keeps = left > 0
         if int(left.max(initial=0)) <= 1:
-            return KeepLast(distinct_in_order(self.last_seq[keeps]))
+            return KeepLast(distinct_in_order(self.last_seq[np.flatnonzero(keeps)]))
+        loses = self.beyond > 0
         stay = int(keeps.sum()) < int(loses.sum())
         listed = keeps if stay else loses
         counts = (left if stay else self.beyond)[listed]
@@ -241,11 +242,13 @@ def surplus(limit: int, counts: pa.Table, span_of_file: Array, spans: int) -> Ex
         known += subjects
         newer = np.zeros(subjects, dtype=np.int64)
         for span, part, numbers in reversed(list(zip(held, cut, codes, strict=True))):
-            messages = span.messages[part]
-            counted = newer[numbers] + messages
-            newer[numbers] = counted
+            messages, beyond = span.messages[part], span.beyond[part]
+            # Converted once, and not for each use.
+            at = numbers.astype(np.intp)
+            newer[at] = counted = newer[at] + messages
             # NumPy's `clip` takes longer for few rows.
-            span.beyond[part] = np.minimum(np.maximum(counted - limit, 0), messages)
+            np.maximum(counted - limit, 0, out=beyond)
+            np.minimum(beyond, messages, out=beyond)
     totals = np.array([int(span.beyond.sum()) for span in held], dtype=np.int64)
     return Excess(totals, held, known)
 

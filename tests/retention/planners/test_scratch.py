@@ -59,6 +59,11 @@ def test_this_process_reads_its_own_files(opened: OpenedStream, ranges: RemovedR
     assert places(reached(opened, "local", ranges, 7, 8, 9)) == places(ranges)
 
 
+def test_ranges_in_memory_are_put_in_order_once(opened: OpenedStream) -> None:
+    ranges = RemovedRanges()
+    assert reached(opened, "spark", ranges, 7) is ranges
+
+
 def test_tasks_elsewhere_get_what_they_need_and_no_more(
     opened: OpenedStream, ranges: RemovedRanges
 ) -> None:
