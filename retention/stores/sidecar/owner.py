@@ -51,11 +51,11 @@ def other_owner(root: str, current: Owner | None, now_ns: int) -> Owner | None:
 def note_listing(root: str, current: Owner, now_ns: int) -> None:
     """Record that a configuration lists the stream below `root`; an unchanged record is rewritten once a week.
 
-    A failed write stops no run: without a record, the stream is reported as unowned.
+    A failed write stops no run, and none is fsynced: without a record, the stream is reported as unowned.
     """
     listing = _read(root)
     if listing is None or listing.owner != current or listing.age_ns(now_ns) > CONFIRMED_NS:
-        _sidecar(root).save(Listing(current, now_ns))
+        _sidecar(root).save_unsynced(Listing(current, now_ns))
 
 
 def _is_gone(owner: Owner) -> bool:
