@@ -38,7 +38,8 @@ def laid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], War
 
     def losing(engine: str) -> Warehouse:
         name: EngineName = "spark" if engine == "spark" else "local"
-        shutil.rmtree(folder / "streams" / "ORDERS" / "_retention" / "stats", ignore_errors=True)
+        for kept in ("stats", "ledger"):
+            shutil.rmtree(folder / "streams/ORDERS/_retention" / kept, ignore_errors=True)
         return warehouse_with(folder, "delta", START + 10**6 * SECOND, name, max_msgs=33)
 
     return losing

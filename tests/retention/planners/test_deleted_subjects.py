@@ -111,8 +111,8 @@ def test_a_stream_of_values_alone_is_not_opened_again_until_it_can_matter(tmp_pa
     with Engines("local") as engines:
         assert plan_pass(opened, NOW, engines).plan.header.read.files == 1
         assert plan_pass(opened, NOW, engines).plan.header.read.files == 0
-        assert plan_pass(opened, START + 115 * SECOND - 1, engines).snapshot is None
-        assert plan_pass(opened, START + 115 * SECOND, engines).snapshot is not None
+        assert plan_pass(opened, START + 115 * SECOND - 1, engines).state is None
+        assert plan_pass(opened, START + 115 * SECOND, engines).state is not None
 
 
 def test_digests_that_are_lost_change_no_plan(keys: Warehouse) -> None:
