@@ -215,6 +215,7 @@ def _by_streams(folder: Path, streams: int, runs: int) -> None:
     make_streams(folder, streams, EACH_STREAM)
     due, what = instants(EACH_STREAM), f"{streams:,} streams of {EACH_STREAM}"
     nothing = due["nothing, as an earlier pass found"]
+    _told(what, "ten segments each, first pass", _first(folder, due["ten segments"], runs))
     _told(what, "ten segments each", measure(folder, due["ten segments"], runs))
     forget(folder)
     measure(folder, nothing, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -108,9 +108,7 @@ class Sidecar(Generic[Value]):
         Raises:
             StorageError: the storage refuses; the previous value remains.
         """
-        with files.create_unsynced(self.place) as sink:
-            self.codec.write(sink, SidecarLabel(self.edition, state), value)
-        reached(self.step)
+        self._write(files.create_unsynced, value, state)
 
     def write(self, value: Value, state: object = None) -> None:
         """Replace the value.
@@ -118,7 +116,12 @@ class Sidecar(Generic[Value]):
         Raises:
             StorageError: the storage refuses; the previous value remains.
         """
-        with files.create(self.place) as sink:
+        self._write(files.create, value, state)
+
+    def _write(
+        self, create: Callable[[str], AbstractContextManager[Any]], value: Value, state: object
+    ) -> None:
+        with create(self.place) as sink:
             self.codec.write(sink, SidecarLabel(self.edition, state), value)
         reached(self.step)
 
