@@ -20,6 +20,10 @@ class LocalEngine:
 
     name = "local"
 
+    def __init__(self, directory: str | None = None) -> None:
+        """Make an engine whose shuffles lie in a directory, by default that of temporary files."""
+        self._directory = directory
+
     def map(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], weights: Sequence[int]
     ) -> list[Result]:
@@ -41,7 +45,7 @@ class LocalEngine:
             StorageError: the directory of temporary files is full.
         """
         del weights
-        with closing(Spool()) as dealt, closing(Spool()) as again:
+        with closing(Spool(self._directory)) as dealt, closing(Spool(self._directory)) as again:
 
             def first(number: int) -> None:
                 for key, content in deal(tasks[number]):

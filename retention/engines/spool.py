@@ -12,9 +12,13 @@ from retention.storage.errors import as_storage_errors
 class Spool:
     """Parts by key, from any number of threads."""
 
-    def __init__(self) -> None:
-        with as_storage_errors(tempfile.gettempdir()):
-            self._file = tempfile.TemporaryFile(prefix="retention-")  # noqa: SIM115  (closed by `close`)
+    def __init__(self, directory: str | None = None) -> None:
+        """Make the file in a directory, by default that of temporary files."""
+        self._directory = directory or tempfile.gettempdir()
+        with as_storage_errors(self._directory):
+            self._file = tempfile.TemporaryFile(  # noqa: SIM115  (closed by `close`)
+                prefix="retention-", dir=self._directory
+            )
         self._end = 0
         self._places: dict[int, list[tuple[int, int, int]]] = {}
         """Key → sender, offset and length of each part."""
@@ -26,7 +30,7 @@ class Spool:
             offset = self._end
             self._end += len(content)
             self._places.setdefault(key, []).append((sender, offset, len(content)))
-        with as_storage_errors(tempfile.gettempdir()):
+        with as_storage_errors(self._directory):
             written = 0
             while written < len(content):
                 written += os.pwrite(
@@ -40,7 +44,7 @@ class Spool:
 
     def parts(self, key: int) -> list[bytes]:
         """The contents of one key, in order of their senders."""
-        with as_storage_errors(tempfile.gettempdir()):
+        with as_storage_errors(self._directory):
             return [
                 os.pread(self._file.fileno(), length, offset)
                 for _, offset, length in sorted(self._places[key])

@@ -19,8 +19,12 @@ from retention.engine_port import Engine, Gathering, Part
 from retention.engines.local import LocalEngine
 from retention.engines.select import EngineName, Engines
 from retention.engines.spark import engine as engine_module
-from retention.engines.spark.engine import SparkEngine, is_small_machine
-from retention.errors import DamagedError
+from retention.engines.spark.engine import (
+    SparkEngine,
+    directory_of_shuffles,
+    is_small_machine,
+)
+from retention.errors import DamagedError, StorageError
 from retention.plan.planfile import save_plans
 from retention.planners import probe, scratch, subject_shuffle
 from retention.rules.requests import Delete, Purge, Request
@@ -281,6 +285,19 @@ def test_parts_stay_in_this_process_if_the_session_has_no_more_tasks_at_a_time(
     )
     assert results == [(0, b"2:12"), (1, b"1:31 7:7")]
     assert (set(jobs(Label().group)) > before) == starts_jobs
+
+
+def test_parts_lie_where_a_session_shuffles(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    missing = str(tmp_path / "missing")
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path},{missing}")
+    assert directory_of_shuffles(spark) == str(tmp_path)
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", missing)
+    assert directory_of_shuffles(spark) is None
+    twice = Gathering(again_by_parity, 2), Gathering(gathered, 2)
+    with pytest.raises(StorageError, match=missing):
+        LocalEngine(missing).shuffle(dealt_by_last_digit, [31], [1], *twice)
 
 
 def test_a_cluster_and_a_server_are_no_machine_of_this_process(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial, reduce
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -72,7 +74,8 @@ class SparkEngine:
         if not tasks:
             return []
         if is_small_machine(self._session):
-            return LocalEngine().shuffle(deal, tasks, weights, deal_again, gather)
+            here = LocalEngine(directory_of_shuffles(self._session))
+            return here.shuffle(deal, tasks, weights, deal_again, gather)
         with self._work(deal):
             attempts = attempts_of(self._session)
             frames = self._mapped(dealing(deal, attempts), PARTS, tasks, weights)
@@ -154,6 +157,13 @@ def is_small_machine(session: SparkSession) -> bool:
     master = context.master or ""
     is_local = master == "local" or master.startswith("local[")
     return is_local and int(context.defaultParallelism) <= THREADS
+
+
+def directory_of_shuffles(session: SparkSession) -> str | None:
+    """The first directory that is configured for a session's shuffles; None: there is none, or it is missing."""
+    configured = session.sparkContext.getConf().get("spark.local.dir", "")
+    first = os.environ.get("SPARK_LOCAL_DIRS", configured).partition(",")[0].strip()
+    return first if first and Path(first).is_dir() else None
 
 
 def _name(function: Callable[..., Any]) -> str:
