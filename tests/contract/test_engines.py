@@ -295,9 +295,11 @@ def test_parts_lie_where_a_session_shuffles(
     assert directory_of_shuffles(spark) == str(tmp_path)
     monkeypatch.setenv("SPARK_LOCAL_DIRS", missing)
     assert directory_of_shuffles(spark) is None
-    twice = Gathering(again_by_parity, 2), Gathering(gathered, 2)
+    last = Gathering(gathered, 2)
     with pytest.raises(StorageError, match=missing):
-        LocalEngine(missing).shuffle(dealt_by_last_digit, [31], [1], *twice)
+        LocalEngine(missing).shuffle(
+            dealt_by_last_digit, [31], [1], Gathering(again_by_parity, 2), last
+        )
 
 
 def test_a_cluster_and_a_server_are_no_machine_of_this_process(
