@@ -42,7 +42,7 @@ class LocalEngine:
         """Distribute parts by key, twice, through temporary files; results in order of keys.
 
         Raises:
-            StorageError: the directory of temporary files is full.
+            StorageError: their directory is full.
         """
         del weights
         with closing(Spool(self._directory)) as dealt, closing(Spool(self._directory)) as again:

@@ -18,6 +18,7 @@ from retention.core.labels import Label
 from retention.engine_port import Engine, Gathering, Part
 from retention.engines.local import LocalEngine
 from retention.engines.select import EngineName, Engines
+from retention.engines.spark import attempts
 from retention.engines.spark import engine as engine_module
 from retention.engines.spark.engine import (
     SparkEngine,
@@ -308,7 +309,7 @@ def test_a_cluster_and_a_server_are_no_machine_of_this_process(
     monkeypatch.setattr(engine_module, "THREADS", 64)
     answers = []
     for master in ("local", "local[2]", "local[*,4]", "local-cluster[1,1,1024]", "yarn"):
-        with patch.object(spark.sparkContext, "master", master):
+        with patch.object(attempts, "setting_of", lambda *_, answer=master: answer):
             answers.append(is_small_machine(spark))
     assert answers == [True, True, True, False, False]
     monkeypatch.setattr(engine_module, "is_connect", lambda _: True)

@@ -23,9 +23,14 @@ _LOCAL = re.compile(r"local(?:\[[^,\]]*(?:,\s*(?P<failures>\d+)\s*)?\])?")
 _DEFAULT = "4"
 
 
+def local_master(session: SparkSession) -> re.Match[str] | None:
+    """The master of a session whose tasks run in one JVM, with its `failures`, if any; None: they run elsewhere."""
+    return _LOCAL.fullmatch(setting_of(session, "spark.master") or "")
+
+
 def attempts_of(session: SparkSession) -> int:
     """The number of times that Spark tries a task of a session before it fails the job."""
-    local = _LOCAL.fullmatch(setting_of(session, "spark.master") or "")
+    local = local_master(session)
     if local is not None:
         return int(local["failures"] or 1)
     return int(setting_of(session, "spark.task.maxFailures") or _DEFAULT)

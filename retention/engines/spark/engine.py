@@ -17,7 +17,7 @@ from retention.core.labels import current_label, labelled
 from retention.engine_port import Fold, Gathering, Part, Read, Result, Task, run_task
 from retention.engines.bin_packing import groups
 from retention.engines.local import THREADS, LocalEngine
-from retention.engines.spark.attempts import CARRIED, Act, attempts_of, outcome_of
+from retention.engines.spark.attempts import CARRIED, Act, attempts_of, local_master, outcome_of
 from retention.engines.spark.connect import find_parallelism, is_connect
 from retention.engines.spark.failures import spark_failures
 from retention.engines.spark.grouping import columns_of, folded, reading
@@ -151,12 +151,9 @@ def is_small_machine(session: SparkSession) -> bool:
 
     Parts then need not pass through the JVM, which doubles their cost.
     """
-    if is_connect(session):
+    if is_connect(session) or local_master(session) is None:
         return False
-    context = session.sparkContext
-    master = context.master or ""
-    is_local = master == "local" or master.startswith("local[")
-    return is_local and int(context.defaultParallelism) <= THREADS
+    return int(session.sparkContext.defaultParallelism) <= THREADS
 
 
 def directory_of_shuffles(session: SparkSession) -> str | None:
