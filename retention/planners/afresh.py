@@ -24,10 +24,10 @@ from retention.stores.sidecar.next_due import NextDue, remember
 
 _FIRST_FILES = 2_000
 """The number of oldest files to try first."""
-MANY_FILES = 1_000
-"""The number of files from which the next pass gains more by a cached inventory than this one pays for it."""
 _GROWTH = 8
 """The growth factor of that number between attempts."""
+MANY_FILES = 1_000
+"""The number of files from which the next pass gains more by a cached inventory than this one pays for it."""
 
 
 @dataclass(frozen=True)

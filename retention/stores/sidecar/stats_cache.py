@@ -48,9 +48,7 @@ class StatisticsCache:
         is_kept = False
         with files.if_writable():
             if rows.num_rows:
-                name, stored = _as_stored(rows, self._clock())
-                self._part(name).write_unsynced(stored)
-                self._remember(name, stored)
+                self._write(rows, self._clock(), Sidecar.write_unsynced)
             is_kept = True
         return is_kept  # noqa: RET504  (the block may end before its end)
 
@@ -115,9 +113,7 @@ class StatisticsCache:
         It is fsynced, because it may have the statistics of very many files.
         """
         with files.if_writable():
-            name, stored = _as_stored(rows, _clock_of(names[-1]))
-            self._part(name).write(stored)
-            self._remember(name, stored)
+            self._write(rows, _clock_of(names[-1]), Sidecar.write)
             files.delete(files.join(self._directory, name) for name in names)
         for name in names:
             self._known.pop(name, None)
@@ -150,6 +146,16 @@ class StatisticsCache:
         self._known = {name: self._known[name] for name in names if name in self._known}
         return names
 
+    def _write(
+        self, rows: pa.Table, clock: int, write: Callable[[Sidecar[pa.Table], pa.Table], None]
+    ) -> None:
+        # Merged rows come in a chunk for each commit, and a chunk takes more memory than its row.
+        rows = _in_shape(rows).combine_chunks()
+        suffix = _SMALL if rows.num_rows <= _SMALL_ROWS else ".parquet"
+        name = f"{clock:020d}-{uuid.uuid4().hex[:8]}-{rows.num_rows}{suffix}"
+        write(self._part(name), rows)
+        self._remember(name, rows)
+
     def _read(self, name: str) -> pa.Table | None:
         if name in self._known:
             return self._known[name]
@@ -167,14 +173,6 @@ class StatisticsCache:
         """Keep a small file's rows in memory: files are immutable, and each of the many small ones costs a request."""
         if rows.num_rows <= _SMALL_ROWS:
             self._known[name] = rows
-
-
-def _as_stored(rows: pa.Table, clock: int) -> tuple[str, pa.Table]:
-    """The name of a new file, as old as `clock`, and its rows."""
-    # Merged rows come in a chunk for each commit, and a chunk takes more memory than its row.
-    rows = _in_shape(rows).combine_chunks()
-    suffix = _SMALL if rows.num_rows <= _SMALL_ROWS else ".parquet"
-    return f"{clock:020d}-{uuid.uuid4().hex[:8]}-{rows.num_rows}{suffix}", rows
 
 
 def _codec_of(name: str) -> Codec[pa.Table]:
