@@ -16,17 +16,14 @@ from benchmarks.scale.step import Step, expect
 from retention.core.neighbours import runs_within
 from retention.core.spans import Array
 from retention.datafile.subject_digest import SubjectDigest, pack
-from retention.engine_port import Part
 from retention.engines.select import EngineName, Engines
 from retention.inspect.latest import last_seqs
 from retention.planners.subject_shuffle import (
-    BUCKET_BYTES,
     DEALT,
-    DecideBucket,
+    RANGE_BYTES,
+    DecideRange,
     Exchange,
     ShuffledExcess,
-    buckets_for,
-    deal_rows,
 )
 from retention.schemas.files import SUBJECT_COUNTS
 from retention.storage import scratch_files
@@ -130,16 +127,12 @@ class Subjects:
     def _exchange(self, directory: Path, engine: EngineName) -> ShuffledExcess:
         length = len(pack(SubjectDigest(self.digest(0).drop_columns(["file"]))))
         lengths = [length] * self.spans
-        buckets = buckets_for(sum(lengths))
-        tasks = [
-            MadeDigests(self, start, end, buckets)
-            for start, end in runs_within(lengths, BUCKET_BYTES)
-        ]
-        decide = DecideBucket(LIMIT, np.arange(self.spans), self.spans)
+        tasks = [MadeDigests(self, start, end) for start, end in runs_within(lengths, RANGE_BYTES)]
+        decide = DecideRange(LIMIT, np.arange(self.spans), self.spans)
         with Engines(engine) as engines:
             picked = engines.pick("auto", sum(lengths), 0)
-            exchange = Exchange(picked, decide, buckets, str(directory))
-            return exchange.excess(deal_made, tasks, [length * len(task) for task in tasks])
+            exchange = Exchange(picked, decide, str(directory))
+            return exchange.excess(made_digests, tasks, [length * len(task) for task in tasks])
 
     def _check(self, excess: ShuffledExcess) -> dict[str, Any]:
         share = self.subjects // self.spans
@@ -181,18 +174,16 @@ class MadeDigestsStore:
 
 @dataclass(frozen=True)
 class MadeDigests:
-    """A task: the digests of neighbouring spans, to generate and partition into buckets."""
+    """A task: the digests of neighbouring spans, to generate and cut into ranges."""
 
     shape: Subjects
     start: int
     end: int
-    buckets: int
 
     def __len__(self) -> int:
         return self.end - self.start
 
 
-def deal_made(task: MadeDigests) -> Iterator[Part]:
-    """Generate the digests of a task, and partition them like those of files."""
-    digests = pa.concat_tables(task.shape.digest(span) for span in range(task.start, task.end))
-    return deal_rows(digests, task.buckets)
+def made_digests(task: MadeDigests) -> Iterator[pa.Table]:
+    """Generate the digest of each span of a task."""
+    return (task.shape.digest(span).combine_chunks() for span in range(task.start, task.end))

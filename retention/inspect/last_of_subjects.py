@@ -8,8 +8,10 @@ from itertools import count
 import numpy as np
 import pyarrow as pa
 
+from retention.core.subject_buckets import bucket_of
+from retention.engine_port import Part
 from retention.engines.spool import Spool
-from retention.planners.subject_shuffle import deal_rows, unpacked
+from retention.planners.subject_shuffle import packed, unpacked
 from retention.schemas.files import SUBJECT_COUNTS
 
 HELD_SUBJECTS = 1 << 20
@@ -64,7 +66,7 @@ class LastOfSubjects:
     def _put_aside(self) -> None:
         self._spool = self._spool or Spool()
         number = next(self._numbers)
-        for bucket, content in deal_rows(self._held, BUCKETS):
+        for bucket, content in _dealt(self._held):
             self._spool.put(number, bucket, content)
         self._held = _LAST.empty_table()
 
@@ -72,6 +74,17 @@ class LastOfSubjects:
         if self._spool is not None:
             for bucket in self._spool.keys:
                 yield _seqs(_folded([unpacked(self._spool.parts(bucket), _LAST)]))
+
+
+def _dealt(last: pa.Table) -> Iterator[Part]:
+    """The rows of each bucket of subjects."""
+    # NumPy uses a radix sort for small integers, which takes a tenth of the time.
+    bucket = bucket_of(last["subject"], BUCKETS).astype(np.min_scalar_type(BUCKETS))
+    ordered = last.combine_chunks().take(pa.array(np.argsort(bucket, kind="stable")))
+    ends = np.cumsum(np.bincount(bucket, minlength=BUCKETS)).tolist()
+    for number, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+        if end > start:
+            yield number, packed(ordered.slice(start, end - start))
 
 
 def _folded(parts: Iterable[pa.Table]) -> pa.Table:

@@ -1,19 +1,22 @@
-"""The limit per subject for more subjects than fit into one process: digests are shuffled by hash of subject.
+"""The limit per subject for more subjects than fit into one process: digests are shuffled by range of subjects.
 
-Tasks partition every digest into buckets of subjects, decide the removals of each span bucket by
-bucket, and collect them span by span. They hold one bucket or one span in memory at a time, for any
-size of stream. Only totals by span return to the driver; the removals of each span are stored in a
-file until the end.
+Digests are sorted by subject, so a sample of their subjects divides them into ranges of about one
+length, and tasks cut them there. Tasks then decide the removals of each span range by range, and
+collect them span by span. They hold one range or one span in memory at a time, for any size of
+stream. Only totals by span return to the driver; the removals of each span are stored in a file
+until the end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
 from retention.core.integer_sort import distinct_in_order
@@ -21,7 +24,6 @@ from retention.core.inventory import DataFile
 from retention.core.labels import labelled
 from retention.core.neighbours import runs_within
 from retention.core.spans import Array, Spans
-from retention.core.text_order import words_of
 from retention.engine_port import Engine, Gathering, Part, Task
 from retention.engines.select import Engines
 from retention.plan.remaining import (
@@ -45,8 +47,10 @@ from retention.stores.sidecar import subject_digests
 
 HELD_BYTES = 128 << 20
 """The maximum total length of digests to decide in this process."""
-BUCKET_BYTES = 16 << 20
-"""The approximate length of digests per bucket; they take several times as much in memory."""
+RANGE_BYTES = 16 << 20
+"""The approximate length of digests per range; they take several times as much in memory."""
+SAMPLES = 64
+"""The subjects of a sample per range."""
 
 DEALT = pa.schema(
     [
@@ -58,19 +62,23 @@ DEALT = pa.schema(
 )
 """Digests to shuffle: `file` is the number of a file with remaining messages, ascending."""
 
+_HALVES = ("low", "high")
+_CUT = pa.schema([*list(DEALT)[:-1], *(pa.field(half, pa.uint32()) for half in _HALVES)])
+"""`DEALT` with the halves of `last_seq`, for which LZ4 takes a tenth of the time."""
 _DECIDED = pa.schema([*list(DEALT)[1:], pa.field("beyond", pa.int64())])
 _KEEP_LAST = pa.schema([pa.field("seq", pa.int64())])
 _KEEP_COUNTS = pa.schema([pa.field("subject", pa.string()), pa.field("count", pa.int64())])
 _STAY, _GO = {b"counts": b"stay"}, {b"counts": b"go"}
-_AT_ONCE = 8_192
+_NO_SUBJECTS = pa.nulls(0, pa.string())
 Asked = TypeVar("Asked")
 
-_MIX = np.uint64(0x9E3779B97F4A7C15)
+_GOLDEN = (5**0.5 - 1) / 2
+"""Multiples of it, modulo one, are evenly spread, also within equal parts of the interval."""
 
 
 @dataclass(frozen=True)
 class DealTask:
-    """A task: the digests of neighbouring files, to partition into buckets."""
+    """A task: the digests of neighbouring files, to cut into ranges of subjects."""
 
     files: tuple[DataFile, ...]
     first: RemainingRow
@@ -79,7 +87,6 @@ class DealTask:
     """The number of messages in each file."""
     digests: tuple[pa.Table | StoredDigest | None, ...]
     """The digest of a file's remaining messages, if some are released."""
-    buckets: int
 
 
 @dataclass(frozen=True)
@@ -137,51 +144,81 @@ def with_fetched_shares(question: Asked) -> Asked:
     return replace(question, parts=parts)
 
 
-def deal_subjects(task: DealTask) -> Iterator[Part]:
-    """Partition the subjects of a `DealTask` into buckets; contents are batches of shape `DEALT`."""
+def digests_of(task: DealTask) -> Iterator[pa.Table]:
+    """The digest of each file of a task, shape `DEALT`, sorted by subject."""
     given = zip(task.files, task.messages, task.digests, strict=True)
-    tables = []
     for at, (file, messages, digest) in enumerate(given):
         counted = subject_digests.digest_of(file, messages) if digest is None else digest_in(digest)
         numbers = pa.array(np.full(len(counted), task.first + at), pa.int64())
-        tables.append(counted.add_column(0, DEALT.field("file"), numbers).cast(DEALT))
-    return deal_rows(pa.concat_tables(tables), task.buckets)
+        yield counted.add_column(0, DEALT.field("file"), numbers).cast(DEALT).combine_chunks()
 
 
-def deal_rows(digests: pa.Table, buckets: int) -> Iterator[Part]:
-    """Partition the rows of digests into buckets of subjects; contents are batches for `unpacked`.
+def sampled(read: Callable[[Task], Iterable[pa.Table]], sample: tuple[Task, int]) -> pa.Array:
+    """A number of subjects, evenly spread over the rows of the digests of a task.
 
     Args:
-        digests: a column `subject` (string), and others.
-        buckets: the number of buckets.
+        read: the digests of a task, shape `DEALT`.
+        sample: the task, and the number.
     """
-    # NumPy uses a radix sort for small integers, which takes a tenth of the time.
-    bucket = bucket_of(digests["subject"], buckets).astype(np.min_scalar_type(buckets))
-    # Rows stay in order of files within each bucket.
-    ordered = digests.combine_chunks().take(pa.array(np.argsort(bucket, kind="stable")))
-    ends = np.cumsum(np.bincount(bucket, minlength=buckets)).tolist()
-    for number, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
-        if end > start:
-            yield number, _packed(ordered.slice(start, end - start))
+    task, wanted = sample
+    subjects = pa.concat_tables([DEALT.empty_table(), *read(task)])["subject"]
+    wanted = min(wanted, len(subjects))
+    places = (np.arange(wanted) * _GOLDEN % 1 * len(subjects)).astype(np.int64)
+    return subjects.take(pa.array(places)).combine_chunks()
+
+
+def bounds_of(samples: Iterable[pa.Array], ranges: int) -> pa.Array:
+    """The first subject of each range but the first, ascending; fewer ranges, if a few subjects have most rows.
+
+    >>> bounds_of([pa.array(["a", "d"]), pa.array(["b", "c"])], 2).to_pylist()
+    ['c']
+    """
+    subjects = pa.concat_arrays([_NO_SUBJECTS, *samples]).sort()
+    places = [len(subjects) * number // ranges for number in range(1, ranges)]
+    return subjects.take(pa.array(places, pa.int64())).unique()
+
+
+def deal_subjects(
+    read: Callable[[Task], Iterable[pa.Table]], bounds: pa.Array, task: Task
+) -> Iterator[Part]:
+    """Cut the digests of a task into ranges of subjects; contents are batches for `DecideRange`.
+
+    Args:
+        read: the digests of a task, shape `DEALT`, each sorted by subject.
+        bounds: as from `bounds_of`.
+        task: the digests to cut.
+    """
+    digests = [_halved(digest) for digest in read(task)]
+    ends = [
+        [*pc.search_sorted(digest["subject"].chunk(0), bounds).to_pylist(), len(digest)]
+        for digest in digests
+    ]
+    for number in range(len(bounds) + 1):
+        parts = [
+            digest.slice(start := end[number - 1] if number else 0, end[number] - start)
+            for digest, end in zip(digests, ends, strict=True)
+        ]
+        if content := packed(pa.concat_tables(parts)):
+            yield number, content
 
 
 @dataclass(frozen=True)
-class DecideBucket:
-    """A function that decides the removals of each span in one bucket, and emits them by span.
+class DecideRange:
+    """A function that decides the removals of each span in one range of subjects, and emits them by span.
 
     A part has the number of removed messages and identifies them: under a limit of one by the last
     kept message of each subject, otherwise by all subjects. A part for the key after the last span has the number of
-    subjects in the bucket.
+    subjects in the range.
     """
 
     limit: int
     span_of_file: Array
     spans: int
 
-    def __call__(self, bucket: int, contents: Sequence[bytes]) -> Iterator[Part]:
-        """The parts of a bucket's spans; contents are batches of shape `DEALT`."""
-        del bucket
-        counts = unpacked(contents, DEALT)
+    def __call__(self, number: int, contents: Sequence[bytes]) -> Iterator[Part]:
+        """The parts of a range's spans; contents are batches of `deal_subjects`."""
+        del number
+        counts = _whole(unpacked(contents, _CUT))
         excess = surplus(self.limit, counts, self.span_of_file, self.spans)
         yield self.spans, _number(excess.subjects)
         for span, held in enumerate(excess.held):
@@ -191,8 +228,8 @@ class DecideBucket:
     def _which(self, held: SpanSubjects) -> bytes:
         if self.limit > 1:
             columns = [held.subjects, held.messages, held.last_seq, held.beyond]
-            return _packed(pa.table(columns, schema=_DECIDED))
-        return _packed(pa.table([held.last_seq[held.beyond < held.messages]], schema=_KEEP_LAST))
+            return packed(pa.table(columns, schema=_DECIDED))
+        return packed(pa.table([held.last_seq[held.beyond < held.messages]], schema=_KEEP_LAST))
 
 
 @dataclass(frozen=True)
@@ -204,7 +241,7 @@ class GatherSpan:
     directory: str
 
     def __call__(self, span: int, contents: Sequence[bytes]) -> DecidedSpan | int:
-        """The span, from parts of `DecideBucket`, 0 if nothing of it is removed; or the number of subjects."""
+        """The span, from parts of `DecideRange`, 0 if nothing of it is removed; or the number of subjects."""
         total = sum(int.from_bytes(content[:8], "little") for content in contents)
         if span == self.spans or not total:
             return total
@@ -220,51 +257,41 @@ class GatherSpan:
         return SpanSubjects(table["subject"].combine_chunks(), *numbers).share()
 
 
-def bucket_of(subjects: pa.ChunkedArray, buckets: int) -> Array:
-    """The bucket of each subject, the same in every process."""
-    hashes = [
-        _hashes(chunk[at : at + _AT_ONCE])
-        for chunk in subjects.chunks
-        for at in range(0, len(chunk), _AT_ONCE)
-    ]
-    return np.concatenate([np.zeros(0, np.uint64), *hashes]) % np.uint64(buckets)
-
-
-def buckets_for(length: int) -> int:
-    """The number of buckets for a total length of digests."""
-    return -(-length // BUCKET_BYTES)
-
-
 @dataclass(frozen=True)
 class Exchange:
-    """A shuffle of digests between tasks: partitioned, decided bucket by bucket, and collected span by span."""
+    """A shuffle of digests between tasks: cut into ranges, decided range by range, and collected span by span."""
 
     engine: Engine
-    decide: DecideBucket
-    buckets: int
+    decide: DecideRange
     directory: str
     """The directory for the files of spans with removals."""
 
     def excess(
         self,
-        deal: Callable[[Task], Iterable[Part]],
+        read: Callable[[Task], Iterable[pa.Table]],
         tasks: Sequence[Task],
         weights: Sequence[int],
     ) -> ShuffledExcess:
         """Count the removals of each span.
 
         Args:
-            deal: partitions the digests of a task into buckets, like `deal_rows`; picklable.
+            read: the digests of a task, shape `DEALT`, each sorted by subject; picklable.
             tasks: the digests, in the order of files.
-            weights: the bytes that each task reads.
+            weights: the length of the digests of each task.
         """
         spans, limit = self.decide.spans, self.decide.limit
+        wanted = [max(1, SAMPLES * weight // RANGE_BYTES) for weight in weights]
+        samples = list(zip(tasks, wanted, strict=True))
+        bounds = bounds_of(
+            self.engine.map(partial(sampled, read), samples, weights),
+            -(-sum(weights) // RANGE_BYTES),
+        )
         decided = self.engine.shuffle(
-            deal,
+            partial(deal_subjects, read, bounds),
             tasks,
             weights,
-            Gathering(self.decide, self.buckets),
-            Gathering(GatherSpan(limit, spans, self.directory), min(self.buckets, spans)),
+            Gathering(self.decide, len(bounds) + 1),
+            Gathering(GatherSpan(limit, spans, self.directory), min(len(bounds) + 1, spans)),
         )
         # The subjects have the last key; there is none without a digest.
         subjects = cast("int", decided[-1]) if decided else 0
@@ -284,7 +311,6 @@ def _shuffled(
 ) -> ShuffledExcess:
     limit, lengths = limit_and_lengths
     engine = engines.pick(opened.config.engine, sum(lengths), opened.config.local_limit)
-    buckets = buckets_for(sum(lengths))
     stored = left.stored
     data = opened.store.data_files(stored)
     messages = stored["messages"].to_pylist()
@@ -294,23 +320,35 @@ def _shuffled(
             RemainingRow(start),
             tuple(messages[start:end]),
             tuple(left.digests.get(RemainingRow(number)) for number in range(start, end)),
-            buckets,
         )
-        for start, end in runs_within(lengths, BUCKET_BYTES)
+        for start, end in runs_within(lengths, RANGE_BYTES)
     ]
     scratch = new_scratch(opened, engine)
     engines.at_end(scratch.close)
-    decide = DecideBucket(limit, spans.span_of_file, len(spans))
-    return Exchange(engine, decide, buckets, scratch.location).excess(
-        deal_subjects, deals, [sum(lengths[task.first :][: len(task.files)]) for task in deals]
+    decide = DecideRange(limit, spans.span_of_file, len(spans))
+    return Exchange(engine, decide, scratch.location).excess(
+        digests_of, deals, [sum(lengths[task.first :][: len(task.files)]) for task in deals]
     )
+
+
+def _halved(digest: pa.Table) -> pa.Table:
+    halves = digest["last_seq"].to_numpy().view(np.uint32).reshape(-1, 2).T
+    return pa.table([*digest.columns[:-1], *map(np.ascontiguousarray, halves)], schema=_CUT)
+
+
+def _whole(rows: pa.Table) -> pa.Table:
+    halves = np.empty((len(rows), 2), dtype=np.uint32)
+    for at, half in enumerate(_HALVES):
+        halves[:, at] = rows[half].to_numpy()
+    last_seq = pa.array(halves.view(np.int64).ravel())
+    return rows.drop_columns(list(_HALVES)).append_column(DEALT.field("last_seq"), last_seq)
 
 
 def _number(number: int) -> bytes:
     return number.to_bytes(8, "little")
 
 
-def _packed(table: pa.Table) -> bytes:
+def packed(table: pa.Table) -> bytes:
     """A table as one compressed batch without schema, because a shuffle moves very many of them; empty for no rows."""
     if not table.num_rows:
         return b""
@@ -351,17 +389,3 @@ def _read_share(location: str) -> KeepCounts | KeepLast:
         return KeepLast(table["seq"].to_numpy())
     subjects = pa.concat_arrays([pa.nulls(0, pa.string()), *table["subject"].chunks])
     return KeepCounts(subjects, table["count"].to_numpy(), table.schema.metadata == _STAY)
-
-
-def _hashes(subjects: pa.StringArray) -> Array:
-    """A hash of each subject: its length, mixed with its bytes, eight at a time."""
-    words, starts, lengths = words_of(subjects)
-    hashes = lengths.astype(np.uint64)
-    for at in range(0, int(lengths.max(initial=0)), 8):
-        reaches = lengths > at
-        longer = slice(None) if reaches.all() else np.flatnonzero(reaches)
-        unused = np.uint64(8) * np.maximum(8 + at - lengths[longer], 0).astype(np.uint64)
-        taken = (words[starts[longer] + at] << unused) >> unused
-        mixed = (hashes[longer] ^ taken) * _MIX
-        hashes[longer] = mixed ^ (mixed >> np.uint64(32))
-    return hashes

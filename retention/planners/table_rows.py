@@ -18,12 +18,12 @@ from retention.core.integer_sort import lexsort
 from retention.core.labels import labelled
 from retention.core.read_count import ReadCount
 from retention.core.spans import Array
+from retention.core.subject_buckets import bucket_of
 from retention.core.table_policy import Column
 from retention.delta.schema import Path, path_in_file
 from retention.engine_port import Engine, Gathering, Part
 from retention.errors import DamagedError
 from retention.planners.row_parts import SmallRows, rows_of_parts
-from retention.planners.subject_shuffle import bucket_of
 from retention.rules.tables.matching import group_limits
 from retention.rules.tables.rows import COUNTED, DEAD_ROWS, RowNotes, RowRules, dead_rows
 from retention.rules.tables.ticks import ticks_of

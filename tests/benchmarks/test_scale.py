@@ -31,11 +31,11 @@ def carry_out(work: Work, place: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("each", [1, 2, 5, 10])
-@pytest.mark.parametrize("bucket_bytes", [10_000, 1 << 24])
+@pytest.mark.parametrize("range_bytes", [10_000, 1 << 24])
 def test_the_exchange_of_made_digests_is_right(
-    each: int, bucket_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    each: int, range_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subject_shuffle, "BUCKET_BYTES", bucket_bytes)
+    monkeypatch.setattr(subject_shuffle, "RANGE_BYTES", range_bytes)
     assert carry_out(replace(FEW_SUBJECTS, each=each), tmp_path) == STEPS
 
 

@@ -236,21 +236,41 @@ def surplus(limit: int, counts: pa.Table, span_of_file: Array, spans: int) -> Ex
     """
     held, known = tuple(_by_span(counts, span_of_file, spans)), 0
     for cut in _ranges([span.subjects for span in held]):
-        codes, subjects = _numbered(
-            [span.subjects[part] for span, part in zip(held, cut, strict=True)]
-        )
-        known += subjects
-        newer = np.zeros(subjects, dtype=np.int64)
-        for span, part, numbers in reversed(list(zip(held, cut, codes, strict=True))):
-            messages, beyond = span.messages[part], span.beyond[part]
-            # Converted once, and not for each use.
-            at = numbers.astype(np.intp)
-            newer[at] = counted = newer[at] + messages
-            # NumPy's `clip` takes longer for few rows.
-            np.maximum(counted - limit, 0, out=beyond)
-            np.minimum(beyond, messages, out=beyond)
+        parts = [
+            (span, part) for span, part in zip(held, cut, strict=True) if part.stop > part.start
+        ]
+        codes, subjects = _numbered([span.subjects[part] for span, part in parts])
+        messages = [np.zeros(0, dtype=np.int64), *(span.messages[part] for span, part in parts)]
+        beyond = _beyond(limit, codes, np.concatenate(messages))
+        known, at = known + subjects, 0
+        for span, part in parts:
+            span.beyond[part] = beyond[at : (at := at + part.stop - part.start)]
     totals = np.array([int(span.beyond.sum()) for span in held], dtype=np.int64)
     return Excess(totals, held, known)
+
+
+def _beyond(limit: int, codes: Array, messages: Array) -> Array:
+    """The messages beyond the limit, given the subject of each row, the oldest rows first.
+
+    >>> _beyond(3, np.array([0, 0, 1, 0]), np.array([4, 2, 9, 2])).tolist()
+    [4, 1, 6, 0]
+    """
+    if limit == 1:
+        newest = np.zeros(codes.max(initial=-1) + 1, dtype=np.int64)
+        # Of equal codes, the last one stays assigned.
+        newest[codes] = np.arange(len(codes))
+        beyond = messages.copy()
+        beyond[newest] -= 1
+        return beyond
+    # NumPy uses a radix sort for small integers.
+    order = np.argsort(codes.astype(np.min_scalar_type(int(codes.max(initial=0)))), kind="stable")
+    ordered = messages[order]
+    total = np.cumsum(ordered)
+    ends = np.flatnonzero(np.diff(codes[order], append=-1))
+    newer = np.repeat(total[ends], np.diff(ends, prepend=-1)) - total
+    beyond = np.empty_like(messages)
+    beyond[order] = np.clip(newer + ordered - limit, 0, ordered)
+    return beyond
 
 
 def _all_but(last: Array, seqs: Array) -> Array:
@@ -283,14 +303,13 @@ def _by_span(counts: pa.Table, span_of_file: Array, spans: int) -> Iterator[Span
         yield SpanSubjects(names, messages.to_numpy(), last_seq.to_numpy(), beyond)
 
 
-def _cut(column: pa.ChunkedArray, lengths: list[int]) -> list[pa.Array]:
-    """A column in pieces of these lengths; chunks of exactly these lengths are not copied."""
-    chunks = [chunk for chunk in column.chunks if len(chunk)]
-    if [len(chunk) for chunk in chunks] == lengths:
-        return chunks
-    whole = pa.concat_arrays([pa.nulls(0, column.type), *chunks])
-    ends = np.cumsum(lengths).tolist()
-    return [whole[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+def _cut(column: pa.ChunkedArray, lengths: list[int]) -> Iterator[pa.Array]:
+    """A column in pieces of these lengths; a piece within a chunk is not copied."""
+    start = 0
+    for length in lengths:
+        piece = column.slice(start, length)
+        yield piece.chunk(0) if piece.num_chunks == 1 else piece.combine_chunks()
+        start += length
 
 
 def _merged(columns: Sequence[pa.Array]) -> list[pa.Array]:
@@ -316,13 +335,10 @@ def _ranges(runs: list[pa.Array]) -> Iterator[list[slice]]:
         yield [slice(places[at], places[at + 1]) for places in starts]
 
 
-def _numbered(runs: list[pa.Array]) -> tuple[list[Array], int]:
+def _numbered(runs: list[pa.Array]) -> tuple[Array, int]:
     """Number the subjects of several runs consistently; returns the numbers, and the number of subjects."""
-    filled = [run for run in runs if len(run)]
-    encoded = pa.chunked_array(filled, pa.string()).dictionary_encode().chunks
-    codes = (chunk.indices.to_numpy() for chunk in encoded)
-    numbered = [next(codes) if len(run) else np.zeros(0, dtype=np.int32) for run in runs]
-    return numbered, len(encoded[0].dictionary) if encoded else 0
+    encoded = pa.concat_arrays([_NO_SUBJECTS, *runs]).dictionary_encode()
+    return encoded.indices.to_numpy(), len(encoded.dictionary)
 
 
 def _rank(codes: Array) -> Array:

@@ -95,8 +95,8 @@ def test_what_cannot_be_trusted_is_not_used(tmp_path: Path) -> None:
     later["value"]["due_ns"] *= 2
     for bad in (json.dumps(later).encode(), good[:-9], b"[]", b"\xff", b""):
         place.write_bytes(bad)
-        assert planned(warehouse).snapshot is not None
-    assert planned(warehouse).snapshot is None
+        assert planned(warehouse).state is not None
+    assert planned(warehouse).state is None
 
 
 def test_a_pass_in_one_go_opens_the_table_once(
