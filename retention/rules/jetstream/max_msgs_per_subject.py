@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import ClassVar, Self
 
 import numpy as np
@@ -240,37 +241,52 @@ def surplus(limit: int, counts: pa.Table, span_of_file: Array, spans: int) -> Ex
             (span, part) for span, part in zip(held, cut, strict=True) if part.stop > part.start
         ]
         codes, subjects = _numbered([span.subjects[part] for span, part in parts])
-        messages = [np.zeros(0, dtype=np.int64), *(span.messages[part] for span, part in parts)]
-        beyond = _beyond(limit, codes, np.concatenate(messages))
-        known, at = known + subjects, 0
-        for span, part in parts:
-            span.beyond[part] = beyond[at : (at := at + part.stop - part.start)]
+        known += subjects
+        runs = [span.messages[part] for span, part in parts]
+        found = _but_last(codes, runs) if limit == 1 else _beyond(limit, codes, runs)
+        for (span, part), beyond in zip(parts, found, strict=True):
+            span.beyond[part] = beyond
     totals = np.array([int(span.beyond.sum()) for span in held], dtype=np.int64)
     return Excess(totals, held, known)
 
 
-def _beyond(limit: int, codes: Array, messages: Array) -> Array:
-    """The messages beyond the limit, given the subject of each row, the oldest rows first.
+def _beyond(limit: int, codes: Array, runs: Sequence[Array]) -> list[Array]:
+    """The messages beyond the limit on each subject of several runs, the oldest run first.
 
-    >>> _beyond(3, np.array([0, 0, 1, 0]), np.array([4, 2, 9, 2])).tolist()
-    [4, 1, 6, 0]
+    >>> _beyond(3, np.array([0, 1, 0]), [np.array([4, 9]), np.array([2])])
+    [array([3, 6]), array([0])]
+
+    Args:
+        limit: the maximum number of messages per subject.
+        codes: the number of the subject of each row of all runs; a subject is once in a run.
+        runs: the number of messages in each row of a run.
     """
-    if limit == 1:
-        newest = np.zeros(codes.max(initial=-1) + 1, dtype=np.int64)
-        # Of equal codes, the last one stays assigned.
-        newest[codes] = np.arange(len(codes))
-        beyond = messages.copy()
-        beyond[newest] -= 1
-        return beyond
-    # NumPy uses a radix sort for small integers.
-    order = np.argsort(codes.astype(np.min_scalar_type(int(codes.max(initial=0)))), kind="stable")
-    ordered = messages[order]
-    total = np.cumsum(ordered)
-    ends = np.flatnonzero(np.diff(codes[order], append=-1))
-    newer = np.repeat(total[ends], np.diff(ends, prepend=-1)) - total
-    beyond = np.empty_like(messages)
-    beyond[order] = np.clip(newer + ordered - limit, 0, ordered)
-    return beyond
+    newer = np.zeros(codes.max(initial=-1) + 1, dtype=np.int64)
+    found = []
+    for numbers, messages in reversed(list(zip(_cut_as(runs, codes), runs, strict=True))):
+        # Converted once, and not for each use.
+        at = numbers.astype(np.intp)
+        newer[at] = counted = newer[at] + messages
+        # NumPy's `clip` takes longer for few rows.
+        found.append(np.minimum(np.maximum(counted - limit, 0), messages))
+    return found[::-1]
+
+
+def _but_last(codes: Array, runs: Sequence[Array]) -> list[Array]:
+    """The same under a limit of one: all messages but one of the last row of each subject."""
+    at, rows = codes.astype(np.intp), np.arange(len(codes), dtype=np.int32)
+    last = np.zeros(codes.max(initial=-1) + 1, dtype=np.int32)
+    # Of equal indices, the last one stays assigned.
+    last[at] = rows
+    messages = np.concatenate([np.zeros(0, dtype=np.int64), *runs])
+    messages -= last[at] == rows
+    return _cut_as(runs, messages)
+
+
+def _cut_as(runs: Sequence[Array], values: Array) -> list[Array]:
+    """Values of all rows of several runs, cut like these."""
+    edges = np.cumsum([0, *map(len, runs)]).tolist()
+    return [values[start:end] for start, end in pairwise(edges)]
 
 
 def _all_but(last: Array, seqs: Array) -> Array:
