@@ -174,6 +174,7 @@ def bounds_of(samples: Iterable[pa.Array], ranges: int) -> pa.Array:
     ['c']
     """
     subjects = pa.concat_arrays([_NO_SUBJECTS, *samples]).sort()
+    ranges = min(ranges, len(subjects))
     places = [len(subjects) * number // ranges for number in range(1, ranges)]
     return subjects.take(pa.array(places, pa.int64())).unique()
 

@@ -127,6 +127,13 @@ def test_ranges_have_about_the_same_number_of_rows(shape: str) -> None:
     assert ranges.max() < 1.5 * ranges.mean()
 
 
+def test_digests_without_rows_have_one_range() -> None:
+    nothing = subject_shuffle.sampled(iter, ([digest(0, [])], 3))
+    bounds = subject_shuffle.bounds_of([nothing], 3)
+    assert len(bounds) == 0
+    assert list(subject_shuffle.deal_subjects(iter, bounds, [digest(0, [])])) == []
+
+
 def test_one_subject_has_one_range() -> None:
     bounds = subject_shuffle.bounds_of([pa.array(["s"] * 100), pa.array(["s"])], 9)
     parts = subject_shuffle.deal_subjects(iter, bounds, [digest(0, ["s"]), digest(1, ["s"])])
