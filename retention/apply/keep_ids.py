@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
 from retention.context.position import Position
+from retention.core.column_values import highest
 from retention.core.inventory import DataFile, SeqRanges
 from retention.core.message_rows import later_mask
 from retention.core.read_count import ReadCount
+from retention.core.row_numbers import rows_at
 from retention.core.seq_ranges import in_ranges, ranges_in
 from retention.core.spans import Array
 from retention.datafile.parquet import read_columns
@@ -69,7 +72,8 @@ def keep_ids(
             )
         return digests.kept(rows.filter(goes)), read
 
-    young = opened.store.data_files(removed.filter(later_mask(removed["max_ts_ns"], since_ns)))
+    is_young = later_mask(removed["max_ts_ns"], since_ns).to_numpy()
+    young = opened.store.data_files(rows_at(removed, np.flatnonzero(is_young)))
     if not opened.config.duplicate_window_ns:
         young = []
     results = list(in_threads(kept, young, files.read_parallelism(opened.root)))
@@ -85,7 +89,7 @@ def counts_since_ns(opened: OpenedStream, *times: pa.ChunkedArray) -> int:
         opened: the stream.
         times: of its messages, or of the youngest of some of them, nanoseconds since the epoch; any may be null.
     """
-    known = (pc.max(column).as_py() for column in times)
+    known = map(highest, times)
     now = opened.clock()
     youngest = max((time_ns for time_ns in known if time_ns is not None), default=now)
     return min(now, youngest) - opened.config.duplicate_window_ns

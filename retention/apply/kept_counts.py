@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
+from retention.core.column_values import total
 from retention.core.prefix import TailTotals
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from retention.apply.change import Change
 
 
@@ -23,13 +23,9 @@ def kept_counts(files: pa.Table, change: Change, tail: TailTotals) -> dict[str, 
     """
     kept = {
         f"kept_{name}": getattr(tail, name)
-        + _sum(files, name)
-        - _sum(change.remove, name)
-        + _sum(change.add, name)
+        + total(files[name])
+        - total(change.remove[name])
+        + total(change.add[name])
         for name in ("messages", "bytes")
     }
     return kept if min(kept.values()) >= 0 else {}
-
-
-def _sum(files: pa.Table, name: str) -> int:
-    return int(pc.sum(files[name], min_count=0).as_py())

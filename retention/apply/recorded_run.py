@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from retention.apply.archive import copies_of, terms_of
 from retention.apply.change import Change
@@ -15,6 +15,7 @@ from retention.apply.undo_records import keep_for_undo
 from retention.context.context import OpenedStream
 from retention.core.inventory import DataFile
 from retention.core.labels import labelled
+from retention.core.row_numbers import rows_at
 from retention.core.table_requirements import (
     AssertConsumerEdits,
     AssertEpoch,
@@ -29,6 +30,7 @@ from retention.core.table_updates import (
 from retention.core.wording import counted
 from retention.errors import CommitUnknownError
 from retention.history.chain import counter_of
+from retention.history.initiator import initiator
 from retention.history.record import Basis, RunRecord
 from retention.history.runs import history_of
 from retention.plan.run_ranges import highest_removed
@@ -53,7 +55,7 @@ class RecordedRun:
         self._staged: list[str] = []
         self._highest: dict[int, int] = {}
         self._link = 0
-        self._in_chain: Mapping[str, object] = {}
+        self._of_intent: Mapping[str, object] = {}
         self._makes_again = False
         self._files = 0
 
@@ -102,7 +104,10 @@ class RecordedRun:
         """Record the intent of a run that writes something before `commit_begun`; return the full intent."""
         counters = self.snapshot.counters
         intent = intent.updated(
-            run=self.name, stream=self._opened.name, basis=_basis(self.snapshot)
+            run=self.name,
+            stream=self._opened.name,
+            basis=_basis(self.snapshot),
+            who=initiator(),
         )
         if "epoch" not in intent.model_fields_set:
             intent = intent.updated(epoch=counters.epoch)
@@ -114,7 +119,8 @@ class RecordedRun:
         intent = self._history.chained(intent, counters.history_head)
         link = self._history.begin(intent)
         self._link = counter_of(link)
-        self._in_chain = {
+        self._of_intent = {
+            "who": intent.who,
             "chain": intent.chain,
             "link": link,
             "commitments": intent.commitments,
@@ -141,7 +147,7 @@ class RecordedRun:
         """Record the outcome of a committed run; a run that committed nothing has none."""
         if self.outcome is None:
             return
-        self._history.finish(self.outcome.updated(**self._in_chain))
+        self._history.finish(self.outcome.updated(**self._of_intent))
         if not self._makes_again:
             # A table with lost commits cannot be finished; they are committed again one by one.
             self._opened.store.finish()
@@ -190,7 +196,7 @@ class RecordedRun:
         """Pass the ranges on, and record the highest possible sequence of each partition."""
         for table in ranges:
             ends = table.select(["partition", "last_seq"])
-            possible = ends.filter(pc.less_equal(ends["last_seq"], MAX_SEQ))
+            possible = rows_at(ends, np.flatnonzero(ends["last_seq"].to_numpy() <= MAX_SEQ))
             for partition, seq in highest_removed(possible).items():
                 self._highest[partition] = max(seq, self._highest.get(partition, seq))
             yield table

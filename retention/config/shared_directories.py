@@ -50,7 +50,7 @@ def mounts(warehouse: str, streams: Iterable[str]) -> Mounts:
     with as_storage_errors(warehouse):
         for stream in streams:
             for place in _places(warehouse, stream):
-                identity = None if place.is_symlink() else _identity(place)
+                identity = None if os.path.islink(place) else _identity(place)  # noqa: PTH114
                 if identity is not None:
                     streams_at[identity].append(stream)
     return streams_at
@@ -67,13 +67,12 @@ def refuse_mounted(warehouse: str, stream: str, streams_at: Mounts) -> None:
     Raises:
         RefusedError: naming both streams, and the directory.
     """
-    root = Path(warehouse, "streams", path_name(stream))
     with as_storage_errors(warehouse):
         for place in _places(warehouse, stream) if streams_at else ():
             for other in streams_at.get(_identity(place) or (0, 0), ()):
                 # The owner of a whole directory is in its `format.json`.
-                if other != stream and not _is_same(root, root.with_name(path_name(other))):
-                    raise shared(str(place), stream, other)
+                if other != stream and not _is_same(warehouse, stream, other):
+                    raise shared(place, stream, other)
 
 
 def shared(directory: str, stream: str, owner: str) -> RefusedError:
@@ -142,13 +141,15 @@ def _shared(warehouse: str, streams: list[str]) -> Iterator[tuple[str, str, str]
                     yield str(Path(warehouse, "streams", path_name(other))), first, other
 
 
-def _places(warehouse: str, stream: str) -> list[Path]:
-    root = Path(warehouse, "streams", path_name(stream))
-    return [root / "messages", root / "consumers", Path(warehouse, "runs", root.name)]
+def _places(warehouse: str, stream: str) -> list[str]:
+    name = path_name(stream)
+    root = f"{warehouse}/streams/{name}"
+    return [f"{root}/messages", f"{root}/consumers", f"{warehouse}/runs/{name}"]
 
 
-def _is_same(place: Path, other: Path) -> bool:
-    return _identity(place) == _identity(other)
+def _is_same(warehouse: str, stream: str, other: str) -> bool:
+    identities = {_identity(f"{warehouse}/streams/{path_name(name)}") for name in (stream, other)}
+    return len(identities) == 1
 
 
 def _owner_of(directory: Path) -> str | None:
@@ -189,9 +190,9 @@ def _name(component: str) -> str | None:
         return None
 
 
-def _identity(place: Path) -> tuple[int, int] | None:
+def _identity(place: str | Path) -> tuple[int, int] | None:
     try:
-        status = place.stat()
+        status = os.stat(place)  # noqa: PTH116  (as in `links_of`)
     except (FileNotFoundError, NotADirectoryError):
         return None
     return status.st_dev, status.st_ino

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,6 +27,12 @@ def outside_mask(paths: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArra
             return pc.invert(regular)
     texts = (path or "" for path in paths.to_pylist())
     return pa.array([not (_IS_REGULAR(path) or is_inside(path)) for path in texts], pa.bool_())
+
+
+def first_outside(paths: pa.Array | pa.ChunkedArray) -> str | None:
+    """The first of the data file paths that lead out of `messages/`; None: none does."""
+    at = np.flatnonzero(outside_mask(paths).to_numpy(zero_copy_only=False))
+    return str(paths[int(at[0])].as_py()) if len(at) else None
 
 
 ANY_SIGN = {"bytes", *(field.name for field in FILE_STATS if field.name.endswith("_ns"))}

@@ -15,6 +15,8 @@ def rows_at(table: pa.Table, numbers: np.ndarray) -> pa.Table:
     [7, 9]
     """
     count = len(numbers)
-    if count and numbers[-1] - numbers[0] == count - 1:
+    if not count:
+        return table.slice(0, 0)
+    if numbers[-1] - numbers[0] == count - 1:
         return table.slice(int(numbers[0]), count)
     return table.take(pa.array(numbers))

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from retention.core.column_values import filled_numbers
 from retention.schemas.deadlines import NEVER
 
 Array = np.ndarray
@@ -59,7 +59,7 @@ def spans_of(files: pa.Table, apart: Array | None = None) -> Spans:
     """
     column = {name: files[name].to_numpy() for name in _COLUMNS}
     for name, absent in _ABSENT.items():
-        column[name] = pc.fill_null(files[name], absent).to_numpy()
+        column[name] = filled_numbers(files[name], absent)
     begins = _begins(column)
     if apart is not None:
         begins = begins | apart

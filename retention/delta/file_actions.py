@@ -24,7 +24,7 @@ FILE_ACTIONS = LIVE_FILES.append(pa.field(IS_ADD, pa.bool_()))
 
 _MOST_CHUNKS = 8
 _FEW_LINES = 64
-"""The number of lines up to which a parser of columns costs more than the lines."""
+"""The number of lines, or paths, up to which Arrow costs more than a look at each."""
 _UNUSUAL = (pa.ArrowException, ValueError, TypeError, LookupError, AttributeError, OverflowError)
 _BLOCK_BYTES = 1 << 24
 _TAGGED = re.compile(rb'"tags"\s*:\s*\{\s*"')
@@ -80,9 +80,11 @@ def reconcile(live: pa.Table, actions: pa.Table) -> pa.Table:
         return live
     paths = _decoded(actions["path"].combine_chunks())
     keys = _keys(paths, actions["vector"])
+    added = live_of(_last_actions(actions, keys))
+    if not live.num_rows:
+        return _in_few_chunks(added)
     is_touched = _among(live, paths, keys)
     kept = live.filter(pa.array(~is_touched)) if is_touched.any() else live
-    added = live_of(_last_actions(actions, keys))
     if STATS_PARSED in live.schema.names:
         nothing = pa.nulls(added.num_rows, live.schema.field(STATS_PARSED).type)
         added = added.append_column(STATS_PARSED, nothing)
@@ -96,7 +98,9 @@ def _in_few_chunks(live: pa.Table) -> pa.Table:
 
 def live_of(actions: pa.Table) -> pa.Table:
     """The files that actions add, shape `LIVE_FILES`."""
-    return actions.filter(actions[IS_ADD]).select(LIVE_FILES.names)
+    is_add = actions[IS_ADD]
+    adds = actions.filter(is_add) if any(each.false_count for each in is_add.chunks) else actions
+    return adds.select(LIVE_FILES.names)
 
 
 def vector_ids(vectors: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -218,21 +222,33 @@ def _with_tags(rows: pa.Table, lines: Sequence[bytes]) -> pa.Table:
 
 
 def _keys(paths: pa.StringArray, vectors: pa.ChunkedArray) -> pa.Array:
-    """One text for each file's decoded path, since writers escape the same one differently, and vector."""
-    return pc.binary_join_element_wise(paths, vector_ids(vectors), "\0").combine_chunks()
+    """One text for each file: its decoded path, since writers escape the same one differently, and vector if any."""
+    if vectors.null_count == len(vectors):
+        return paths
+    ids = vector_ids(vectors).combine_chunks()
+    named = pc.binary_join_element_wise(paths, ids, "\0")
+    return pc.if_else(pc.equal(ids, ""), paths, named)
+
+
+def any_escaped(paths: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether any path has an escaped character."""
+    if len(paths) <= _FEW_LINES:
+        return any("%" in (path or "") for path in paths.to_pylist())
+    return bool(pc.any(pc.match_substring(paths, "%")).as_py())
 
 
 def _decoded(paths: pa.StringArray) -> pa.StringArray:
-    is_escaped = pc.match_substring(paths, "%")
-    if not pc.any(is_escaped).as_py():
+    if not any_escaped(paths):
         return paths
+    is_escaped = pc.match_substring(paths, "%")
     decoded = [unquote(path) for path in paths.filter(is_escaped).to_pylist()]
     return pc.replace_with_mask(paths, is_escaped, pa.array(decoded, pa.string()))
 
 
 def _last_actions(actions: pa.Table, keys: pa.Array) -> pa.Table:
     """The last action of each key, in order."""
-    if len(pc.unique(keys)) == len(keys):
+    distinct = set(keys.to_pylist()) if len(keys) <= _FEW_LINES else pc.unique(keys)
+    if len(distinct) == len(keys):
         return actions
     table = pa.table({"key": keys, "at": np.arange(len(keys))})
     is_last = np.zeros(len(keys), bool)
@@ -255,9 +271,9 @@ def _among(live: pa.Table, paths: pa.StringArray, keys: pa.Array) -> np.ndarray:
 def _may_be(paths: pa.ChunkedArray, touched: pa.Array) -> pa.ChunkedArray:
     """Whether a path, once decoded, may be among decoded ones; most are sorted out by the file's name alone."""
     may_be = pc.is_in(paths, value_set=touched)
-    is_escaped = pc.match_substring(paths, "%")
-    if not pc.any(is_escaped).as_py():
+    if not any_escaped(paths):
         return may_be
+    is_escaped = pc.match_substring(paths, "%")
     names = _file_names(paths)
     is_named = pc.or_(
         pc.is_in(names, value_set=pc.unique(_file_names(touched))), pc.match_substring(names, "%")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +21,7 @@ def map_values(maps: pa.ChunkedArray, key: str) -> pa.ChunkedArray:
 def _of_equal_maps(maps: pa.MapArray, key: str) -> pa.Array:
     """The values of one chunk, taken at once if all maps have as many keys and the key at the same place."""
     if len(maps) <= _FEW:
-        return pc.map_lookup(maps, key, "first")
+        return pa.array([_first(each, key) for each in maps.to_pylist()], maps.type.item_type)
     offsets = maps.offsets.to_numpy()
     first, width = int(offsets[0]), int(offsets[-1] - offsets[0]) // max(len(maps), 1)
     if not width or maps.null_count or (np.diff(offsets) != width).any():
@@ -31,3 +33,7 @@ def _of_equal_maps(maps: pa.MapArray, key: str) -> pa.Array:
     if len(at) != len(maps) or (at != np.arange(place, entries, width)).any():
         return pc.map_lookup(maps, key, "first")
     return maps.items.slice(first, entries).take(pa.array(at))
+
+
+def _first(entries: list[tuple[str, Any]] | None, key: str) -> Any:
+    return next((value for name, value in entries or () if name == key), None)

@@ -96,15 +96,15 @@ def commitment_of(salt: str, value: object) -> str:
 
 def committed(record: Record) -> Record:
     """The record with a salt and a commitment for each erasable field that is set and has none."""
-    fields = record.as_stored()
     known = record.commitments or {}
     salts = {
         name: secrets.token_hex(_SALT_BYTES)
         for name in ERASABLE
-        if fields.get(name) is not None and name not in known
+        if getattr(record, name, None) is not None and name not in known
     }
     if not salts:
         return record
+    fields = record.as_stored()
     made = {name: commitment_of(salt, fields[name]) for name, salt in salts.items()}
     return record.updated(salts={**(record.salts or {}), **salts}, commitments={**known, **made})
 

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.column_values import equals_text, total
+from retention.core.row_numbers import rows_at
 from retention.plan.identity import identity, part_digests
 from retention.plan.removed_ranges import FileRanges, RemovedRanges
 from retention.plan.rule_rows import messages_by_rule, rule_counts
@@ -97,17 +99,17 @@ class Actions:
     @cached_property
     def removed_messages(self) -> int:
         """The number of messages to remove."""
-        return _total(self.files["removed_messages"])
+        return total(self.files["removed_messages"])
 
     @cached_property
     def removed_bytes(self) -> int:
         """The bytes to remove, by the broker's accounting."""
-        return _total(self.files["removed_bytes"])
+        return total(self.files["removed_bytes"])
 
     @property
     def bytes_rewritten(self) -> int:
         """The lengths of the files that lose some of their messages, as they are now."""
-        return _total(self.rewrite.files["file_bytes"])
+        return total(self.rewrite.files["file_bytes"])
 
     @cached_property
     def by_rule(self) -> dict[str, int]:
@@ -165,9 +167,5 @@ class Actions:
 
     def _with_action(self, action: str) -> tuple[pa.Table, Array]:
         """The files with an action, and their row numbers in `files`."""
-        mask = pc.equal(self.files["action"], action)
-        return self.files.filter(mask), np.flatnonzero(mask.to_numpy())
-
-
-def _total(column: pa.ChunkedArray) -> int:
-    return int(pc.sum(column, min_count=0).as_py())
+        numbers = np.flatnonzero(equals_text(self.files["action"], action))
+        return rows_at(self.files, numbers), numbers

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from retention.core.inventory import Inventory
 from retention.core.policy import Policy
@@ -157,7 +156,7 @@ def _plan(
     done = Actions(
         files=files,
         rules=rule_rows(losses.by_rule[touched], losses.bytes[touched]),
-        removed=_of_planned(files, losses, touched),
+        removed=_of_planned(actions, losses, touched),
     )
     return Plan(header, Pins(), done, cause_of_files(inventory))
 
@@ -248,11 +247,10 @@ def _planned(files: pa.Table, losses: FileLosses, touched: Array, actions: Array
     return pa.Table.from_arrays(columns, schema=PLANNED_FILES)
 
 
-def _of_planned(files: pa.Table, losses: FileLosses, touched: Array) -> RemovedRanges:
+def _of_planned(actions: Array, losses: FileLosses, touched: Array) -> RemovedRanges:
     """The ranges of partly removed files, by their row numbers in the plan."""
     numbers = np.full(len(losses.messages), -1)
-    in_part = pc.not_equal(files["action"], DROP).to_numpy()
-    numbers[touched] = np.where(in_part, np.arange(len(touched)), -1)
+    numbers[touched] = np.where(actions[touched] != DROP, np.arange(len(touched)), -1)
     return losses.ranges.renumbered(numbers)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.column_values import plain_texts
 from retention.core.slices import slices_of
 from retention.plan.header_digest import header_digest
 from retention.plan.removed_ranges import RemovedRanges
@@ -55,6 +56,8 @@ def part_digests(files: pa.Table, parts: RemovedRanges) -> Iterator[bytes]:
         files: the touched files, by partition and segment; shape `PLANNED_FILES`.
         parts: the ranges to remove from partly removed files; `file` is a row number of `files`.
     """
+    if not parts:
+        return
     begins = _begins(files)
     open_, digest = -1, hashlib.sha256()
     for ranges in chain.from_iterable(map(slices_of, parts.tables())):
@@ -102,19 +105,32 @@ def _contents(column: pa.ChunkedArray) -> Iterator[bytes | memoryview]:
     Numbers are 64 bits, little-endian; texts are written as all lengths, followed by all texts.
     """
     yield column.null_count.to_bytes(8, "little")
-    if column.null_count:
+    if column.null_count == len(column):
+        yield np.ones(len(column), "<i8").data
+    elif column.null_count:
         yield from _int64(pc.is_null(column))
     if not (pa.types.is_string(column.type) or pa.types.is_dictionary(column.type)):
         yield from _int64(column)
         return
-    texts = column.cast(pa.string())
-    yield from _int64(pc.binary_length(texts))
-    for chunk in texts.chunks:
-        ends = np.frombuffer(chunk.buffers()[1], "<i4", len(chunk) + 1, chunk.offset * 4)
-        yield memoryview(chunk.buffers()[2] or b"")[ends[0] : ends[-1]]
+    texts = plain_texts(column)
+    ends = [_ends(chunk) for chunk in texts.chunks]
+    if texts.null_count:
+        yield from _int64(pc.binary_length(texts))
+    else:
+        yield from (np.diff(each).astype("<i8").data for each in ends)
+    for chunk, each in zip(texts.chunks, ends, strict=True):
+        yield memoryview(chunk.buffers()[2] or b"")[each[0] : each[-1]]
+
+
+def _ends(texts: pa.StringArray) -> Array:
+    """The ends of texts in the buffer of all of them, after the beginning of the first."""
+    return np.frombuffer(texts.buffers()[1], "<i4", len(texts) + 1, texts.offset * 4)
 
 
 def _int64(column: pa.ChunkedArray) -> Iterator[memoryview]:
+    if column.null_count == len(column):
+        yield np.zeros(len(column), "<i8").data
+        return
     known = column.fill_null(0) if column.null_count else column
     for chunk in known.chunks:
         yield chunk.to_numpy(zero_copy_only=False).astype("<i8", copy=False).data

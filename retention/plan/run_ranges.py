@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.column_values import FEW, equals_text
 from retention.core.inventory import NO_RANGES
 from retention.core.row_numbers import rows_at
 from retention.core.seq_ranges import difference_of_ranges, highest_by_partition, ranges_in
@@ -123,7 +124,7 @@ def _shares_of_dropped(plan: Plan) -> _Shares:
     files, with interleaved sequences, they do not assign messages to rules: any rule of the span
     may have removed any message.
     """
-    numbers = np.flatnonzero(pc.equal(plan.actions.files["action"], DROP).to_numpy())
+    numbers = np.flatnonzero(equals_text(plan.actions.files["action"], DROP))
     dropped = rows_at(plan.actions.files, numbers)
     counts = rule_counts(plan.actions.rules, plan.actions.files.num_rows)[numbers]
     messages, size = (dropped[name] for name in ("removed_messages", "removed_bytes"))
@@ -247,7 +248,9 @@ def _parts(files: pa.Table, parts: pa.Table) -> pa.Table:
 
 def _names(rules: Array) -> pa.Array:
     """Rules by name, from indexes into `RULES`."""
-    return pa.array(RULES).take(pa.array(rules))
+    if len(rules) > FEW:
+        return pa.array(RULES).take(pa.array(rules))
+    return pa.array([RULES[rule] for rule in rules.tolist()], pa.string())
 
 
 def _offsets(rows: Array, count: int) -> pa.Array:

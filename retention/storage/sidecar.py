@@ -142,7 +142,10 @@ class JsonCodec(Generic[Value]):
 
     def read(self, place: str) -> SidecarRecord[Value]:
         """Read the object; one without a checksum is rejected."""
-        document: dict[str, object] = parse_json(files.read_bytes(place) or b"")
+        stored = files.read_bytes(place)
+        if stored is None:
+            raise FileNotFoundError(place)
+        document: dict[str, object] = parse_json(stored)
         checksum = str(document[_CHECK])
         content = verified(document)
         label = SidecarLabel(content["edition"], content["state"])

@@ -8,7 +8,7 @@ import uuid
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from retention.core.record_tables import outside_mask
+from retention.core.record_tables import first_outside
 from retention.core.vector_paths import NAME_OF_VECTOR
 from retention.errors import VerificationError
 from retention.stores.layout import Layout
@@ -68,9 +68,9 @@ def check_inside(layout: Layout, paths: pa.ChunkedArray) -> None:
     Raises:
         VerificationError: a path leads out of it.
     """
-    outside = paths.filter(outside_mask(paths))
-    if len(outside):
+    outside = first_outside(paths)
+    if outside is not None:
         raise VerificationError(
-            f"stream {layout.stream}: a record names {outside[0].as_py()}, outside the table's directory; nothing was "
+            f"stream {layout.stream}: a record names {outside}, outside the table's directory; nothing was "
             "changed; restore the record that it comes from, or plan again"
         )

@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from pathlib import Path
 
 from retention.errors import BusyError
 from retention.storage import files
@@ -78,7 +77,7 @@ def held(place: str, owner: bytes | None = None, *, wait_s: float) -> Iterator[N
     Raises:
         BusyError: another process holds it.
     """
-    files.make_directory(str(Path(place).parent))
+    files.make_directory(place.rpartition("/")[0])
     with as_storage_errors(place):
         descriptor = os.open(place, os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -98,7 +97,7 @@ def held(place: str, owner: bytes | None = None, *, wait_s: float) -> Iterator[N
 
 def _share_as_directory(descriptor: int, place: str) -> None:
     """Let every user with write access to the directory hold the lock; earlier versions let only the file's owner."""
-    writers = os.stat(Path(place).parent).st_mode & 0o022  # noqa: PTH116
+    writers = os.stat(place.rpartition("/")[0]).st_mode & 0o022  # noqa: PTH116
     wanted = writers | writers << 1
     mode = os.fstat(descriptor).st_mode & 0o777
     if wanted & ~mode:

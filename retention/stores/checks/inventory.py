@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.column_values import highest
 from retention.core.counters import Counters
 from retention.core.inventory import DataFile
 from retention.core.progress import with_progress
@@ -116,7 +117,7 @@ def refuse_nulls(layout: Layout, files: pa.Table) -> None:
             f"{_remedy(layout.stream, row['path'])}"
         )
     for name in files.schema.names:
-        if name.startswith("nulls_") and (pc.max(files[name]).as_py() or 0) > 0:
+        if name.startswith("nulls_") and (highest(files[name]) or 0) > 0:
             [bad] = files.filter(pc.greater(files[name], 0)).slice(0, 1).to_pylist()
             raise ForeignRowsError(
                 f"stream {layout.stream}: {bad['path']} has {counted(bad[name], 'row')} without "

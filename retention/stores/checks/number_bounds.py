@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.column_values import known_numbers
 from retention.core.counters import Counters
 from retention.core.spoken_commands import command, given_up
 from retention.errors import ForeignRowsError
@@ -128,7 +129,7 @@ def _checks(layout: Layout, files: pa.Table) -> Iterator[tuple[str, pa.ChunkedAr
 
 def _ends(column: pa.ChunkedArray) -> tuple[int, int] | None:
     """The lowest and the highest value; None without any."""
-    values = (column.drop_null() if column.null_count else column).to_numpy()
+    values = known_numbers(column)
     return (int(values.min()), int(values.max())) if len(values) else None
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.column_values import highest, rows_of
 from retention.core.counters import CLAIMS, DROPPED, HISTORY_HEAD, STAGING_CLAIMS, Counters
-from retention.core.record_tables import outside_mask
+from retention.core.record_tables import first_outside
 from retention.core.row_numbers import rows_at
 from retention.core.table_requirements import PLAN_AGAIN, RowsCompared, TableState
 from retention.core.wording import wrong_length
@@ -140,10 +141,10 @@ def _check_names(stream: str, swap: Swap) -> None:
             f"stream {stream}: a swap names a file twice; nothing was committed; this is a defect of "
             "the program, report it"
         )
-    outside = names.filter(outside_mask(names))
-    if len(outside):
+    outside = first_outside(names)
+    if outside is not None:
         raise VerificationError(
-            f"stream {stream}: a swap names {outside[0].as_py()}, outside the table's directory; nothing was "
+            f"stream {stream}: a swap names {outside}, outside the table's directory; nothing was "
             "committed; restore the record that it comes from, or plan again"
         )
 
@@ -157,6 +158,8 @@ def _check_pins(stream: str, swap: Swap, taken: pa.Table) -> None:
         taken: the live files that it removes.
     """
     pinned = swap.remove
+    if all(taken[name].equals(pinned[name]) for name in ("path", *_PINNED)):
+        return
     at = pc.index_in(pinned["path"], value_set=taken["path"].combine_chunks())
     if at.null_count:
         path = pinned["path"].filter(at.is_null())[0].as_py()
@@ -174,23 +177,24 @@ def _parted(swap: Swap, live: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The live files that a swap leaves, and those that it removes."""
     if not swap.remove.num_rows:
         return live, live.slice(0, 0)
-    goes = pc.is_in(live["path"], value_set=swap.remove["path"].combine_chunks())
-    goes = goes.to_numpy()
+    goes = rows_of(live["path"], swap.remove["path"]) >= 0
     return rows_at(live, np.flatnonzero(~goes)), rows_at(live, np.flatnonzero(goes))
 
 
 def _check_bounds(swap: Swap, state: TableState) -> None:
     """Refuse to leave or restore impossible sequences; updates check their own bounds."""
     stream = state.stream
-    again = pc.max(swap.add["max_seq"]).as_py()
+    again = highest(swap.add["max_seq"])
     if again is not None and again > MAX_SEQ:
         raise RefusedError(
             f"stream {stream}: sequence {again} would come back, and sequences end at 2^62; nothing was committed; "
             "what has it stays out of the table"
         )
     stays = state.stays
-    doubtful = pc.or_kleene(_beyond(stays["max_seq"]), _beyond(stays["segment"]))
-    wrong = stays.filter(doubtful)["path"].to_pylist()
+    wrong = []
+    if any((highest(stays[name]) or 0) > MAX_SEQ for name in ("max_seq", "segment")):
+        doubtful = pc.or_kleene(_beyond(stays["max_seq"]), _beyond(stays["segment"]))
+        wrong = stays.filter(doubtful)["path"].to_pylist()
     wrong += [
         f"its log ({name} {next(iter(values.values()))})"
         for name, values in impossible_counters(state.in_epoch).items()

@@ -180,7 +180,10 @@ class DeltaStore(FileStore):
         self._cache.tidy(lambda: table)
         overlapping = index.refuse_overlaps(self.stream, table)
         read += duplicates.refuse_duplicates(self._layout, overlapping, self.data_files)
-        counters = index.effective(snapshot.counters, table)
+        counters = snapshot.counters
+        if missing.num_rows or snapshot.files["max_seq"].null_count:
+            # Of other files, the log and the cache say the same.
+            counters = index.effective(counters, table)
         return Inventory(self.stream, snapshot.table_id, snapshot.version, table, counters, read)
 
     def partition_valid_files(self, snapshot: Snapshot) -> tuple[pa.Table, pa.Table]:

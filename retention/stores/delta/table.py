@@ -14,12 +14,14 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.column_values import integers_of
 from retention.core.counters import Counters
-from retention.core.record_tables import outside_mask
+from retention.core.record_tables import first_outside
 from retention.core.subjects import TABLES
 from retention.delta import entries
 from retention.delta import snapshot as snapshots
 from retention.delta.entry_put import put_if_absent
+from retention.delta.file_actions import any_escaped
 from retention.delta.map_values import map_values
 from retention.delta.protocol_versions import FEATURE_READER, FEATURE_WRITER
 from retention.delta.shapes import LIVE_FILES
@@ -252,7 +254,9 @@ def next_handle(layout: Layout, handle: DeltaHandle, run: str) -> DeltaHandle | 
 def _live_files(layout: Layout, table: DeltaSnapshot, statistics: LoggedIntegers) -> pa.Table:
     try:
         partitions = {
-            name: map_values(table.files["partition_values"], name).cast(pa.int64())
+            name: integers_of(
+                map_values(table.files["partition_values"], name), LOGGED_FILES.field(name).type
+            )
             for name in PARTITION_COLUMNS
         }
     except pa.ArrowException as error:
@@ -266,14 +270,15 @@ def _live_files(layout: Layout, table: DeltaSnapshot, statistics: LoggedIntegers
         **{name: known[leaf] for name, leaf in _FROM_LOG.items()},
     }
     for wanted in LOGGED_FILES:
-        columns[wanted.name] = pc.cast(columns[wanted.name], wanted.type)
+        if columns[wanted.name].type != wanted.type:
+            columns[wanted.name] = pc.cast(columns[wanted.name], wanted.type)
     path = columns["path"]
-    if pc.any(pc.match_substring(path, "%"), min_count=0).as_py():
+    if any_escaped(path):
         columns["path"] = path = pa.array([unquote(uri) for uri in path.to_pylist()])
-    outside = path.filter(outside_mask(path))
-    if len(outside):
+    outside = first_outside(path)
+    if outside is not None:
         raise RefusedError(
-            f"stream {layout.stream}: the Delta table refers to {outside[0].as_py()}, outside its directory "
+            f"stream {layout.stream}: the Delta table refers to {outside}, outside its directory "
             "(as a shallow clone does); nothing was changed; copy the rows into a new stream"
         )
     return pa.table(columns)

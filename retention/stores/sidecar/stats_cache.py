@@ -5,9 +5,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from retention.core.column_values import rows_of
+from retention.core.row_numbers import rows_at
 from retention.datafile.expected_stats import EXPECTED_COLUMNS
 from retention.schemas.empty import empty_table
 from retention.schemas.files import FILE_STATS, LOGGED_FILES
@@ -57,13 +60,13 @@ class StatisticsCache:
 
         The first has shape `FILE_STATS`. Statistics in `live` beyond `LOGGED_FILES` must equal the cached ones.
         """
-        tables, left = [empty_table(FILE_STATS)], live
+        tables, left = list[pa.Table](), live
         for known in self._newest_first(live.num_rows):
             some, left = _split_known(left, known)
             tables.append(some)
             if not left.num_rows:
                 break
-        return pa.concat_tables(tables), left
+        return pa.concat_tables(tables) if tables else empty_table(FILE_STATS), left
 
     def tidy(self, live: Callable[[], pa.Table]) -> None:
         """Merge many small files into one.
@@ -211,14 +214,14 @@ def _clock_of(name: str) -> int:
 
 def _split_known(live: pa.Table, known: pa.Table) -> tuple[pa.Table, pa.Table]:
     """The statistics in `known` for files in `live`, and the rows of `live` without any."""
-    at = pc.index_in(live["path"], value_set=known["path"])
-    paired, hit = known.select(_COMPARED).take(at), pc.is_valid(at)
+    at = rows_of(live["path"], known["path"])
+    paired, hit = _at(known.select(_COMPARED), at), pa.array(at >= 0)
     # Equal columns need no comparison by rows.
-    differing = [
-        name
-        for name in (*_KEY, *EXPECTED_COLUMNS)
-        if name in live.schema.names and not live[name].equals(paired[name])
-    ]
+    logged = live.schema.names
+    both = [name for name in (*_KEY, *EXPECTED_COLUMNS) if name in logged]
+    differing = [name for name in both if not live[name].equals(paired[name])]
+    if not differing and not hit.false_count:
+        return _completed(live, paired), live.slice(0, 0)
     for name in differing:
         same = pc.equal(paired[name], live[name])
         # If the log differs, the file itself is read.
@@ -227,6 +230,13 @@ def _split_known(live: pa.Table, known: pa.Table) -> tuple[pa.Table, pa.Table]:
     if pc.all(hit, min_count=0).as_py():
         return _completed(live, paired), live.slice(0, 0)
     return _completed(live.filter(hit), paired.filter(hit)), live.filter(pc.invert(hit))
+
+
+def _at(known: pa.Table, at: np.ndarray) -> pa.Table:
+    """Rows by their numbers, -1 for none; logs and caches mostly have files in one order, so that they are a view."""
+    if (np.diff(at, prepend=-1) > 0).all():
+        return rows_at(known, at)
+    return known.take(pa.array(at, mask=at < 0))
 
 
 def _completed(identified: pa.Table, paired: pa.Table) -> pa.Table:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from retention.delta import entries, file_actions
+from retention.delta.shapes import LIVE_FILES
 from retention.errors import DamagedError
+from retention.schemas.empty import empty_table
 
 PLAIN = {
     "path": "p=1/a%20b",
@@ -101,3 +104,24 @@ def test_usual_entries_are_read_line_by_line(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(file_actions, "parse_lines", None)
     content = json.dumps(added(), separators=(",", ":")).encode()
     assert len(parsed(content)) == 1 + 1
+
+
+def test_a_file_under_a_vector_and_the_same_path_without_one_are_two_files() -> None:
+    plain, under = added(path="a"), added(path="a", deletionVector=VECTOR)
+    live = reconciled([plain, under])
+    assert vectors_of(reconciled([removed(path="a")], live)) == [VECTOR]
+    assert vectors_of(reconciled([removed(path="a", deletionVector=VECTOR)], live)) == [None]
+    # Entries without vectors name files as those with some do.
+    assert vectors_of(reconciled([removed(path="a")], reconciled([plain, added(path="b")]))) == [
+        None
+    ]
+
+
+def reconciled(actions: list[dict[str, Any]], live: pa.Table | None = None) -> pa.Table:
+    before = empty_table(LIVE_FILES) if live is None else live
+    entry = entries.split(entries.encode(actions), "entry")
+    return file_actions.reconcile(before, file_actions.parse_entries([entry], {"p"}, "entry"))
+
+
+def vectors_of(live: pa.Table) -> list[Any]:
+    return list(live["vector"].to_pylist())

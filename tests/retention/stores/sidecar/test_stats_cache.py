@@ -27,7 +27,7 @@ def stats(path: str, modified_ms: int = NOW_MS, file_bytes: int = 100) -> pa.Tab
         "file_bytes": file_bytes,
         "modified_ms": modified_ms,
         "messages": 1,
-        "bytes": 9,
+        "bytes": file_bytes,
         "min_seq": 1,
         "max_seq": 1,
         "in_time_order": True,
@@ -73,6 +73,16 @@ def test_a_file_is_known_only_if_the_log_has_the_same_numbers_or_none(
     found, missing = known.match(live)
     assert found["path"].to_pylist() == ["a", "b"]
     assert missing["path"].to_pylist() == ["c"]
+
+
+@pytest.mark.parametrize("paths", ["abcd", "bc", "bd", "acbd", "xbc", "bcx"])
+def test_files_are_known_in_any_order(known: StatisticsCache, paths: str) -> None:
+    """The statistics of each file are its own, beside files that the cache does not have (`x`)."""
+    known.add(pa.concat_tables([stats(path, file_bytes=ord(path)) for path in "abcd"]))
+    wanted = [stats(path, file_bytes=ord(path)) for path in paths]
+    found, missing = known.match(logged(*wanted))
+    assert found.equals(pa.concat_tables(each for each in wanted if each["path"][0].as_py() != "x"))
+    assert missing.num_rows == paths.count("x")
 
 
 def test_an_empty_cache_knows_nothing(known: StatisticsCache) -> None:
