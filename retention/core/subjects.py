@@ -24,7 +24,8 @@ _BROKEN_TOKENS = r"^$|[ \t\r\n\f]|^\.|\.$|\.\."
 _LITERAL_FORBIDDEN = _BROKEN_TOKENS + r"|(^|\.)[*>](\.|$)"
 _FEW = 64
 """The number of subjects up to which Python is faster than an expression that RE2 compiles for each call."""
-_SAFE_IN_PATHS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
+_SAFE_IN_PATHS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
+_IN_PATHS = [chr(byte) if byte in _SAFE_IN_PATHS else f"%{byte:02X}" for byte in range(256)]
 
 
 def is_valid_subject(subject: str) -> bool:
@@ -139,8 +140,7 @@ def is_valid_name(name: str) -> bool:
 
 def path_name(name: str) -> str:
     """A name as a path component: every UTF-8 byte outside `A-Za-z0-9_-` is `%XX`."""
-    encoded = name.encode("utf-8")
-    return "".join(chr(byte) if byte in _SAFE_IN_PATHS else f"%{byte:02X}" for byte in encoded)
+    return "".join([_IN_PATHS[byte] for byte in name.encode("utf-8")])
 
 
 def name_of_path(component: str) -> str:
