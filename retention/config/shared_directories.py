@@ -40,7 +40,7 @@ def refuse_shared(warehouse: str, stream: str, links: Sequence[Path]) -> None:
     root, runs = (files.join(warehouse, kind, component) for kind in ("streams", "runs"))
     with as_storage_errors(warehouse):
         for directory, owner in (
-            (root, _owner_of(root) or _owner_of_links(Path(root), links)),
+            (root, _owner_of(root) or _owner_of_links(root, links)),
             (runs, _owner_of(runs)),
         ):
             if owner is not None:
@@ -172,9 +172,9 @@ def _owner_of(directory: str) -> str | None:
     return _name(next((other for other in names if other.lower() == name.lower()), ""))
 
 
-def _owner_of_links(root: Path, links: Sequence[Path]) -> str | None:
+def _owner_of_links(root: str, links: Sequence[Path]) -> str | None:
     """The stream that owns the target of a link in this one's directories."""
-    owners = (_stream_at(link.resolve(), root) for link in links if link != root)
+    owners = (_stream_at(link.resolve(), Path(root)) for link in links if link != Path(root))
     return next((owner for owner in owners if owner is not None), None)
 
 
