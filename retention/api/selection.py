@@ -32,13 +32,13 @@ class StreamSelection(ABC):
 
     def streams(self) -> list[str]:
         """The names of all streams, those of the configuration first."""
-        configured = [stream.name for stream in self.config.streams]
+        configured = {stream.name: None for stream in self.config.streams}
         on_disk = []
         for directory in files.directories(files.join(self.location, "streams")):
             with suppress(UsageError):
                 if directory != TABLES:
                     on_disk.append(name_of_path(directory))
-        return [*configured, *(name for name in on_disk if name not in set(configured))]
+        return [*configured, *(name for name in on_disk if name not in configured)]
 
     def own_streams(self) -> Iterator[str]:
         """The names of the streams to process: all but those that another configuration owns."""

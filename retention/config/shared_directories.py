@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from retention.core.subjects import TABLES, name_of_path, path_name
 from retention.errors import RefusedError, UsageError
+from retention.storage import files
 from retention.storage.errors import as_storage_errors
 
 Mounts = dict[tuple[int, int], list[str]]
@@ -34,14 +36,15 @@ def refuse_shared(warehouse: str, stream: str, links: Sequence[Path]) -> None:
     """
     if "://" in warehouse:
         return
-    root, runs = (Path(warehouse, kind, path_name(stream)) for kind in ("streams", "runs"))
+    component = path_name(stream)
+    root, runs = (files.join(warehouse, kind, component) for kind in ("streams", "runs"))
     with as_storage_errors(warehouse):
         for directory, owner in (
             (root, _owner_of(root) or _owner_of_links(root, links)),
             (runs, _owner_of(runs)),
         ):
             if owner is not None:
-                raise shared(str(directory), stream, owner)
+                raise shared(directory, stream, owner)
 
 
 def mounts(warehouse: str, streams: Iterable[str]) -> Mounts:
@@ -50,7 +53,7 @@ def mounts(warehouse: str, streams: Iterable[str]) -> Mounts:
     with as_storage_errors(warehouse):
         for stream in streams:
             for place in _places(warehouse, stream):
-                identity = None if os.path.islink(place) else _identity(place)  # noqa: PTH114
+                identity = _identity(place, follow=False)
                 if identity is not None:
                     streams_at[identity].append(stream)
     return streams_at
@@ -71,7 +74,7 @@ def refuse_mounted(warehouse: str, stream: str, streams_at: Mounts) -> None:
         for place in _places(warehouse, stream) if streams_at else ():
             for other in streams_at.get(_identity(place) or (0, 0), ()):
                 # The owner of a whole directory is in its `format.json`.
-                if other != stream and not _is_same(warehouse, stream, other):
+                if other != stream and not _is_one_directory(warehouse, stream, other):
                     raise shared(place, stream, other)
 
 
@@ -142,33 +145,36 @@ def _shared(warehouse: str, streams: list[str]) -> Iterator[tuple[str, str, str]
 
 
 def _places(warehouse: str, stream: str) -> list[str]:
-    name = path_name(stream)
-    root = f"{warehouse}/streams/{name}"
-    return [f"{root}/messages", f"{root}/consumers", f"{warehouse}/runs/{name}"]
+    component = path_name(stream)
+    root = files.join(warehouse, "streams", component)
+    return [f"{root}/messages", f"{root}/consumers", files.join(warehouse, "runs", component)]
 
 
-def _is_same(warehouse: str, stream: str, other: str) -> bool:
-    identities = {_identity(f"{warehouse}/streams/{path_name(name)}") for name in (stream, other)}
-    return len(identities) == 1
+def _is_one_directory(warehouse: str, stream: str, other: str) -> bool:
+    first, second = (
+        _identity(files.join(warehouse, "streams", path_name(name))) for name in (stream, other)
+    )
+    return first == second
 
 
-def _owner_of(directory: Path) -> str | None:
+def _owner_of(directory: str) -> str | None:
     """The stream that the directory really belongs to; None: the directory has its own name, or does not exist."""
-    if directory.is_symlink():
-        return _stream_at(directory.resolve(), directory)
-    other = directory.with_name(directory.name.swapcase())
-    if other == directory or _identity(other) is None or _identity(other) != _identity(directory):
+    if os.path.islink(directory):  # noqa: PTH114  (as in `links_of`)
+        return _stream_at(Path(directory).resolve(), Path(directory))
+    above, _, name = directory.rpartition("/")
+    swapped = name.swapcase()
+    identity = None if swapped == name else _identity(f"{above}/{swapped}")
+    if identity is None or identity != _identity(directory):
         return None
-    names = os.listdir(directory.parent)  # noqa: PTH208  (names as they are written there)
-    if directory.name in names:
+    names = os.listdir(above)  # noqa: PTH208  (names as they are written there)
+    if name in names:
         return None
-    alike = (name for name in names if name.lower() == directory.name.lower())
-    return _name(next(alike, ""))
+    return _name(next((other for other in names if other.lower() == name.lower()), ""))
 
 
-def _owner_of_links(root: Path, links: Sequence[Path]) -> str | None:
+def _owner_of_links(root: str, links: Sequence[Path]) -> str | None:
     """The stream that owns the target of a link in this one's directories."""
-    owners = (_stream_at(link.resolve(), root) for link in links if link != root)
+    owners = (_stream_at(link.resolve(), Path(root)) for link in links if link != Path(root))
     return next((owner for owner in owners if owner is not None), None)
 
 
@@ -190,12 +196,13 @@ def _name(component: str) -> str | None:
         return None
 
 
-def _identity(place: str | Path) -> tuple[int, int] | None:
+def _identity(place: str | Path, *, follow: bool = True) -> tuple[int, int] | None:
+    """Device and inode; None if nothing is there, or a link that is not to be followed."""
     try:
-        status = os.stat(place)  # noqa: PTH116  (as in `links_of`)
+        status = os.stat(place, follow_symlinks=follow)  # noqa: PTH116  (as in `links_of`)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return status.st_dev, status.st_ino
+    return None if stat.S_ISLNK(status.st_mode) else (status.st_dev, status.st_ino)
 
 
 def _tells_case(place: Path) -> bool:

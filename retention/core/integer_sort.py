@@ -61,46 +61,62 @@ class _Order:
     """An order, and numbers to refine it: the place in it in the lowest bits, above it the keys since then."""
 
     def __init__(self, length: int) -> None:
-        self._places = np.arange(length)
-        self._start(length.bit_length())
+        self._length = length
+        self._order: Array | None = None
+        """None: the given order."""
+        self._start()
 
-    def _start(self, bits: int) -> None:
-        self._place_bits = self._bits = bits
+    def _start(self) -> None:
+        self._bits = self._length.bit_length()
         self._packed: Array | None = None
 
     def then_by(self, key: Array) -> None:
-        """Sort by a key that outweighs all before; one too long for a number, in parts, the lowest bits first."""
+        """Sort by a key that outweighs all before; one too long for a number, in parts."""
         bits = _bits_of(key)
         if self._bits + bits > _BITS:
             self._sort()
         room = _BITS - self._bits
-        if bits > room and _nearly_ascends(ordered := key[self._places]):
-            self._places = self._places[np.argsort(ordered, kind="stable")]
-            return
-        values = (key.astype(np.int64) - key.min().astype(np.int64)).view(np.uint64)
-        for low in range(0, bits, max(room, 1)):
-            part = (values >> np.uint64(low)) & np.uint64((1 << room) - 1)
-            self._pack(part.view(np.int64), min(room, bits - low))
+        values = key.astype(np.int64) - key.min().astype(np.int64)
+        if bits <= room:
+            self._pack(values, bits)
+        elif not self._sort_by_leading(values.view(np.uint64), bits - room, room):
+            for low in range(0, bits, room):
+                part = (values.view(np.uint64) >> np.uint64(low)) & np.uint64((1 << room) - 1)
+                self._pack(part.view(np.int64), min(room, bits - low))
+
+    def _sort_by_leading(self, values: Array, low: int, room: int) -> bool:
+        """Sort by the bits from `low` on, and then by all, if these change that order little; returns whether."""
+        self._pack((values >> np.uint64(low)).view(np.int64), room)
+        self._sort()
+        ordered = self._ordered(values)
+        if not _nearly_ascends(ordered):
+            return False
+        if (ordered[1:] < ordered[:-1]).any():
+            self._order = self.places()[np.argsort(ordered, kind="stable")]
+        return True
 
     def _pack(self, values: Array, bits: int) -> None:
         if self._bits + bits > _BITS:
             self._sort()
         if self._packed is None:
-            self._packed = np.arange(len(values))
-        self._packed |= values[self._places] << np.int64(self._bits)
+            self._packed = np.arange(self._length)
+        self._packed |= self._ordered(values) << np.int64(self._bits)
         self._bits += bits
 
     def _sort(self) -> None:
         if self._packed is not None:
             self._packed.sort(kind="stable" if _nearly_ascends(self._packed) else None)
-            mask = (np.int64(1) << np.int64(self._place_bits)) - 1
-            self._places = self._places[self._packed & mask]
-        self._start(self._place_bits)
+            self._packed &= (np.int64(1) << np.int64(self._length.bit_length())) - 1
+            self._order = self._packed if self._order is None else self._order[self._packed]
+        self._start()
+
+    def _ordered(self, values: Array) -> Array:
+        return values if self._order is None else values[self._order]
 
     def places(self) -> Array:
         """The order by all keys."""
         self._sort()
-        return self._places
+        return np.arange(self._length) if self._order is None else self._order
 
 
 def _bits_of(values: Array) -> int:

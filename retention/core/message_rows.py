@@ -55,7 +55,10 @@ def message_sizes(
     """The broker's byte accounting of each message (the size a NATS file or memory store reports)."""
     columns = (subject, blocks, payload)
     subjects, headings, contents = (pc.fill_null(pc.binary_length(column), 0) for column in columns)
-    return accounted_sizes(subjects, headings, contents, storage)
+    if blocks.null_count < len(blocks):
+        return accounted_sizes(subjects, headings, contents, storage)
+    overhead = _MEMORY_OVERHEAD if storage == "memory" else _FILE_OVERHEAD
+    return pc.add(pc.add(subjects.cast(pa.int64()), contents), overhead)
 
 
 def accounted_sizes(

@@ -102,9 +102,12 @@ def ask_concurrently(
 def _at_once(
     names: Iterable[str], act: Callable[[str], Value], clock: Callable[[], int], at_a_time: int
 ) -> Iterator[Iterator[Outcome[Value]]]:
+    if at_a_time == 1:
+        yield (outcome_of(name, act, clock) for name in names)
+        return
     with ThreadPoolExecutor(at_a_time) as pool:
         try:
-            yield pool.map(lambda name: outcome_of(name, act, clock), dict.fromkeys(names))
+            yield pool.map(lambda name: outcome_of(name, act, clock), names)
         finally:
             # An interrupted command starts no further streams.
             pool.shutdown(cancel_futures=True)

@@ -135,11 +135,15 @@ def _ends(laid_by: Array, sizes: Array, *, rises: bool) -> Sequence[int]:
     """The bounds of blocks in sorted rows: where a block is full, and, if `laid_by` rises, at large gaps."""
     least, most = BLOCK_BYTES
     ends = np.cumsum(sizes)
-    bounds = np.diff(ends // min(max(ends[-1] // LEAST_BLOCKS, least), most)) > 0
+    room = min(max(int(ends[-1]) // LEAST_BLOCKS, least), most)
+    full = np.searchsorted(ends, np.arange(room, int(ends[-1]) + 1, room))
+    bounds = {0, len(sizes), *full.tolist()}
     if rises:
-        places = laid_by.astype(np.float64)
-        bounds |= np.diff(places) > max(1, (places[-1] - places[0]) / _GAPS)
-    return [0, *(np.flatnonzero(bounds) + 1).tolist(), len(sizes)]
+        gap = max(1, (int(laid_by[-1]) - int(laid_by[0])) // _GAPS)
+        # Unsigned, because a difference may exceed 63 bits.
+        gaps = np.diff(laid_by.view(np.uint64)) > np.uint64(gap)
+        bounds.update((np.flatnonzero(gaps) + 1).tolist())
+    return sorted(bounds)
 
 
 def _rows_of_merge(merge: BlockMerge, order: Sequence[str]) -> pa.Table:

@@ -37,13 +37,13 @@ def with_checksum(record: Mapping[str, object]) -> dict[str, object]:
 
 
 def verified(record: dict[str, object]) -> dict[str, Any]:
-    """The verified record without its checksum, as `parse_json` read it; one without a checksum is unchanged.
+    """The verified record, as parsed, without its checksum; a record without one is returned unchanged.
 
     Raises:
         ValueError: the content does not match the checksum.
     """
     fields = {name: value for name, value in record.items() if name != _KEY}
-    if _KEY in record and record[_KEY] != _checksum_as_read(fields):
+    if _KEY in record and record[_KEY] != _digest(fields):
         raise ValueError("it is not what was written")
     return fields
 
@@ -79,8 +79,8 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 def checksum_of(record: Mapping[str, object]) -> str:
     """The SHA-256 of a record as JSON, 64 hexadecimal digits, independent of its formatting."""
-    return _checksum_as_read(json.loads(json.dumps(record)))
+    return _digest(json.loads(json.dumps(record)))
 
 
-def _checksum_as_read(record: Mapping[str, object]) -> str:
-    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+def _digest(as_read: Mapping[str, object]) -> str:
+    return hashlib.sha256(json.dumps(as_read, sort_keys=True).encode()).hexdigest()

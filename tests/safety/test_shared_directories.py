@@ -97,12 +97,12 @@ def one_case(monkeypatch: pytest.MonkeyPatch) -> None:
     """A simulated case-insensitive location."""
     look = shared_directories._identity
 
-    def looking(place: Path) -> tuple[int, int] | None:
-        above = place.parent
+    def looking(place: str | Path, *, follow: bool = True) -> tuple[int, int] | None:
+        above, name = Path(place).parent, Path(place).name.lower()
         if look(place) is None and above.is_dir():
-            alike = [one for one in above.iterdir() if one.name.lower() == place.name.lower()]
-            return look(alike[0]) if alike else None
-        return look(place)
+            alike = [one for one in above.iterdir() if one.name.lower() == name]
+            return look(alike[0], follow=follow) if alike else None
+        return look(place, follow=follow)
 
     monkeypatch.setattr(shared_directories, "_identity", looking)
 
@@ -130,7 +130,9 @@ def test_a_part_that_is_mounted_twice_belongs_to_neither(
     mounted, here = (command.folder / part.format(name) for name in ("Orders", "ORDERS"))
     look = shared_directories._identity
     monkeypatch.setattr(
-        shared_directories, "_identity", lambda at: look(here if at == mounted else at)
+        shared_directories,
+        "_identity",
+        lambda at, **how: look(here if Path(at) == mounted else at, **how),
     )
     for words in (("publish", "Orders"), ("apply", "Orders", "--yes"), ("validate",), ("doctor",)):
         refused(command, words)

@@ -54,7 +54,7 @@ def _sidecar(root: str) -> Sidecar[NextDue]:
 
 
 def _state(token: VersionToken, policy: Policy) -> dict[str, object]:
-    return {"mark": asdict(token), "policy": policy.as_json()}
+    return {"mark": vars(token), "policy": policy.as_json()}
 
 
 def _to_json(due: NextDue) -> dict[str, object]:

@@ -35,6 +35,15 @@ def test_many_numbers_sort_as_by_numpy(runs: int, most: int) -> None:
     assert np.array_equal(lexsort(keys, 10_000), np.lexsort(keys))
 
 
+@pytest.mark.parametrize("near", [2**10, 2**30], ids=["in no order", "nearly in order"])
+def test_numbers_that_leading_bits_leave_in_another_order_sort_as_by_numpy(near: int) -> None:
+    values = np.random.default_rng(near).integers(0, near, 10_000)
+    values[5_000] = 2**62
+    assert np.array_equal(argsort(values), np.argsort(values, kind="stable"))
+    keys = values[::-1] % 3, values
+    assert np.array_equal(lexsort(keys, 10_000), np.lexsort(keys))
+
+
 def test_numbers_of_few_bits_do_not_overflow() -> None:
     narrow = np.array([127, -128, 0], np.int8)
     assert argsort(narrow).tolist() == [1, 2, 0]

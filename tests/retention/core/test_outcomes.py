@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import errno
-from threading import Barrier
+from threading import Barrier, get_ident
 
 import pytest
 
@@ -54,6 +54,21 @@ def test_streams_done_side_by_side_come_in_order_and_overlap() -> None:
     assert [outcome.value for outcome in outcomes] == ["A", None, "B", None]
     assert [type(outcome.error) for outcome in outcomes[1::2]] == [BusyError, KeyError]
     assert seen == ["a", "busy", "b", "odd"]
+
+
+def test_one_stream_at_a_time_needs_no_thread_and_is_told_before_the_next() -> None:
+    done: list[str] = []
+
+    def note(name: str) -> int:
+        done.append(f"do {name}")
+        return get_ident()
+
+    def tell(outcome: Outcome[int]) -> None:
+        done.append(f"tell {outcome.stream}")
+
+    outcomes = act_concurrently(["a", "b", "a"], note, lambda: 0, 1, tell)
+    assert [outcome.value for outcome in outcomes] == [get_ident()] * 2
+    assert done == ["do a", "tell a", "do b", "tell b"]
 
 
 @pytest.mark.parametrize(

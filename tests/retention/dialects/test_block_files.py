@@ -124,6 +124,13 @@ def test_two_files_in_one_part_do_not_cover_the_one_between(tmp_path: Path) -> N
     assert rows_in(blocks) == first + second + third
 
 
+def test_a_block_ends_at_a_gap_of_64_bits(tmp_path: Path) -> None:
+    rows = [(-(2**63), "a"), (1 - 2**63, "a"), (2**63 - 1, "a")]
+    _, blocks = brought_into_order(tmp_path, [[rows]])
+    assert [block.rows for block in blocks] == [2, 1]
+    assert rows_in(blocks) == rows
+
+
 @pytest.mark.usefixtures("small")
 def test_only_what_overlaps_is_merged(tmp_path: Path) -> None:
     late = [[(at, "a") for at in range(40)], [(at, "a") for at in range(30, 80)]]
