@@ -55,10 +55,7 @@ def message_sizes(
     """The broker's byte accounting of each message (the size a NATS file or memory store reports)."""
     columns = (subject, blocks, payload)
     subjects, headings, contents = (pc.fill_null(pc.binary_length(column), 0) for column in columns)
-    if blocks.null_count < len(blocks):
-        return accounted_sizes(subjects, headings, contents, storage)
-    overhead = _MEMORY_OVERHEAD if storage == "memory" else _FILE_OVERHEAD
-    return pc.add(pc.add(subjects.cast(pa.int64()), contents), overhead)
+    return accounted_sizes(subjects, headings, contents, storage)
 
 
 def accounted_sizes(
