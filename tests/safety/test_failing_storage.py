@@ -28,7 +28,7 @@ WITH_A_RIVAL = "race"
 """Commands with a rival's commit between the old and the new state."""
 TELLING = ("mirror", "sync", "sync-topic")
 """Commands with several commits, which say after a failure what came before it."""
-IN_COMMITS = (*TELLING, WITH_A_RIVAL, "ingest", "purge", "publish-topic", "begin-anew")
+IN_COMMITS = (*TELLING, WITH_A_RIVAL, "ingest", "publish", "purge", "publish-topic", "begin-anew")
 """Commands with several commits, which may end after any of them."""
 UNKNOWABLE = (("iggy", Kind.STALE), ("source", Kind.STALE))
 """An import or an ingest cannot detect files missing from a listing of a foreign directory."""

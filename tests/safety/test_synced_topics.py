@@ -64,7 +64,9 @@ def copy_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, s
     """A function that configures a copy: its warehouse and format."""
 
     @contextmanager
-    def connected(settings: IggySettings, patience_s: float) -> Iterator[RecordedServer]:
+    def connected(
+        settings: IggySettings, patience_s: float, **_: object
+    ) -> Iterator[RecordedServer]:
         del settings, patience_s
         yield RecordedServer("more")
 
