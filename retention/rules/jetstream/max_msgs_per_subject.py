@@ -243,8 +243,8 @@ def surplus(limit: int, counts: pa.Table, span_of_file: Array, spans: int) -> Ex
         codes, subjects = _numbered([span.subjects[part] for span, part in parts])
         known += subjects
         runs = [span.messages[part] for span, part in parts]
-        found = _but_last(codes, runs) if limit == 1 else _beyond(limit, codes, runs)
-        for (span, part), beyond in zip(parts, found, strict=True):
+        of_runs = _but_last(codes, runs) if limit == 1 else _beyond(limit, codes, runs)
+        for (span, part), beyond in zip(parts, of_runs, strict=True):
             span.beyond[part] = beyond
     totals = np.array([int(span.beyond.sum()) for span in held], dtype=np.int64)
     return Excess(totals, held, known)
@@ -262,14 +262,14 @@ def _beyond(limit: int, codes: Array, runs: Sequence[Array]) -> list[Array]:
         runs: the number of messages in each row of a run.
     """
     newer = np.zeros(codes.max(initial=-1) + 1, dtype=np.int64)
-    found = []
+    newest_first = []
     for numbers, messages in reversed(list(zip(_cut_as(runs, codes), runs, strict=True))):
         # Converted once, and not for each use.
         at = numbers.astype(np.intp)
         newer[at] = counted = newer[at] + messages
         # NumPy's `clip` takes longer for few rows.
-        found.append(np.minimum(np.maximum(counted - limit, 0), messages))
-    return found[::-1]
+        newest_first.append(np.minimum(np.maximum(counted - limit, 0), messages))
+    return newest_first[::-1]
 
 
 def _but_last(codes: Array, runs: Sequence[Array]) -> list[Array]:
