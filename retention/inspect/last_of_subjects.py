@@ -8,7 +8,7 @@ from itertools import count
 import numpy as np
 import pyarrow as pa
 
-from retention.core.subject_buckets import bucket_of
+from retention.core.hash_buckets import hash_buckets
 from retention.engine_port import Part
 from retention.engines.spool import Spool
 from retention.planners.subject_shuffle import packed, unpacked
@@ -79,7 +79,7 @@ class LastOfSubjects:
 def _dealt(last: pa.Table) -> Iterator[Part]:
     """The rows of each bucket of subjects."""
     # NumPy uses a radix sort for small integers, which takes a tenth of the time.
-    bucket = bucket_of(last["subject"], BUCKETS).astype(np.min_scalar_type(BUCKETS))
+    bucket = hash_buckets(last["subject"], BUCKETS).astype(np.min_scalar_type(BUCKETS))
     ordered = last.combine_chunks().take(pa.array(np.argsort(bucket, kind="stable")))
     ends = np.cumsum(np.bincount(bucket, minlength=BUCKETS)).tolist()
     for number, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from retention.core.hash_buckets import hash_buckets
 from retention.core.integer_sort import lexsort
 from retention.core.labels import labelled
 from retention.core.read_count import ReadCount
 from retention.core.spans import Array
-from retention.core.subject_buckets import bucket_of
 from retention.core.table_policy import Column
 from retention.delta.schema import Path, path_in_file
 from retention.engine_port import Engine, Gathering, Part
@@ -286,7 +286,7 @@ def _bucket_of_rows(rows: pa.Table, buckets: int) -> Array:
         return _bucket_of_integers(columns, rows["row"], buckets)
     texts = [key_text(values) for values in columns]
     keys = pc.binary_join_element_wise(*texts, pa.scalar(b"\0", pa.binary()))
-    return bucket_of(pc.coalesce(keys, key_text(rows["row"])), buckets)
+    return hash_buckets(pc.coalesce(keys, key_text(rows["row"])), buckets)
 
 
 def _bucket_of_integers(
