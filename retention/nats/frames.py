@@ -63,7 +63,8 @@ class FrameParser(Parser):
         """Collect no more, and forget what was not taken."""
         self._collector = None
         self._on_change = lambda: None
-        self._compact()
+        # A search that a signal interrupted may still hold the buffer, which then cannot be resized.
+        self._bytes, self._at = self._bytes[self._at :], 0
 
     @property
     def num_bytes(self) -> int:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from retention.errors import VerificationError
+from retention.errors import Terminated, VerificationError
+from retention.nats import places
 from retention.nats.client import LibraryClient
 from retention.nats.collector import Collector
 from retention.nats.deliveries import Deliveries, decode, pending_after
@@ -117,6 +118,26 @@ def test_a_lost_connection_leaves_nothing_of_an_unfinished_frame() -> None:
         assert here.count == 0
         await frames.parse(whole)
         assert here.count == 1
+
+    asyncio.run(run())
+
+
+def test_a_search_that_a_signal_interrupted_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(view: object, ends: object) -> None:
+        raise Terminated
+
+    monkeypatch.setattr(places, "_sizes", interrupted)
+
+    async def run() -> None:
+        frames, _ = parser([])
+        delivery = frame(rows(1, 1)[0], "$JS.ACK.S.c.1.1.1.1.0")
+        await frames.parse(delivery)
+        with pytest.raises(Terminated) as held:
+            await frames.parse(delivery * 1_000)
+        # The traceback holds the view of the bytes.
+        assert held.tb is not None
+        frames.stop()
+        assert frames.num_bytes == 0
 
     asyncio.run(run())
 
