@@ -39,6 +39,11 @@ class LibraryClient(Client):
         self._ps = self.frames
         self._needs_tls, self._has_certificate = needs_tls, has_certificate
 
+    @property
+    def is_reading(self) -> bool:
+        """Whether answers can come: a signal while bytes are read ends the task that reads them."""
+        return self._reading_task is not None and not self._reading_task.done()
+
     def collect(self, subscription: Subscription, on_change: Callable[[], None]) -> Collector:
         """Collect the deliveries to a subscription, instead of handing them to the library."""
         return self.frames.collect(subscription._id, on_change)  # noqa: SLF001

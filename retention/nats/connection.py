@@ -134,8 +134,12 @@ class Connection:
         close_loop(self._loop)
 
     def run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        """Run a coroutine of this package on the connection's loop."""
-        return self._loop.run_until_complete(work)
+        """Run a coroutine of this package on the connection's loop; it ends with a signal that interrupts it."""
+        task = self._loop.create_task(work)
+        try:
+            return self._loop.run_until_complete(task)
+        finally:
+            task.cancel()
 
     @property
     def is_closed(self) -> bool:

@@ -116,7 +116,7 @@ class Pull:
         self._connection.on_loss = _nothing
         with contextlib.suppress(Exception):
             await self._subscription.unsubscribe()
-        if self._name and client.is_connected:
+        if self._name and client.is_connected and client.is_reading:
             with contextlib.suppress(RetentionError):
                 await delete_consumer(self._connection, self._stream, self._name)
 

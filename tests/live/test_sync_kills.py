@@ -121,3 +121,35 @@ def test_a_followed_stream_ends_well_on_sigterm(tmp_path: Path) -> None:
     assert entry["messages"] > 0
     assert entry["commits"] >= 2
     server.kill()
+
+
+IN_A_SEARCH = """
+import os, signal, sys
+from retention.cli.main import main
+from retention.nats import places
+
+def sizes(view, ends, real=places._sizes):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return real(view, ends)
+
+places._sizes = sizes
+sys.exit(main())
+"""
+"""The command, with a signal while it looks for messages in what it has received."""
+
+
+def test_a_signal_in_a_search_for_messages_ends_a_sync_at_once(tmp_path: Path) -> None:
+    server = KillableServer(tmp_path)
+    server.start()
+    with server.connected() as connection:
+        connection.request(f"STREAM.CREATE.{NAME}", {"name": NAME, "subjects": [f"{NAME}.>"]})
+    configured(tmp_path, {"name": "COPY", "sync": {"server": server.url, "stream": NAME}})
+    with Load(server, NAME, SEED) as load:
+        while load.published < 2_000:
+            time.sleep(0.05)
+    words = ["sync", "nats", "COPY", "--follow", "--config", str(tmp_path / "retention.yaml")]
+    command = [sys.executable, "-c", IN_A_SEARCH, *words, "--format", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=25)
+    assert json.loads(done.stdout)["streams"][0]["ended"] == "signal"
+    assert "Traceback" not in done.stderr
+    server.kill()
