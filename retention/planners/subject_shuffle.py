@@ -191,16 +191,17 @@ def deal_subjects(
     """
     digests = [_halved(digest) for digest in read(task)]
     ends = [
-        [*pc.search_sorted(digest["subject"].chunk(0), bounds).to_pylist(), len(digest)]
+        [0, *pc.search_sorted(digest["subject"].chunk(0), bounds).to_pylist(), len(digest)]
         for digest in digests
     ]
     for number in range(len(bounds) + 1):
         parts = [
-            digest.slice(start := end[number - 1] if number else 0, end[number] - start)
+            digest.slice(end[number], end[number + 1] - end[number])
             for digest, end in zip(digests, ends, strict=True)
+            if end[number + 1] > end[number]
         ]
-        if content := packed(pa.concat_tables(parts)):
-            yield number, content
+        if parts:
+            yield number, packed(pa.concat_tables(parts))
 
 
 @dataclass(frozen=True)

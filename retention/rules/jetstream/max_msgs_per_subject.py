@@ -321,11 +321,15 @@ def _by_span(counts: pa.Table, span_of_file: Array, spans: int) -> Iterator[Span
 
 def _cut(column: pa.ChunkedArray, lengths: list[int]) -> Iterator[pa.Array]:
     """A column in pieces of these lengths; a piece within a chunk is not copied."""
-    start = 0
-    for length in lengths:
-        piece = column.slice(start, length)
+    chunks = column.chunks
+    begins, starts = (np.cumsum([0, *each]) for each in (map(len, chunks), lengths))
+    # A slice of the whole column would pass over all chunks before it.
+    first = np.searchsorted(begins, starts[:-1], "right") - 1
+    after = np.searchsorted(begins, starts[1:], "left")
+    offsets = starts[:-1] - begins[first]
+    for begin, end, offset, length in zip(first, after, offsets, lengths, strict=True):
+        piece = pa.chunked_array(chunks[begin:end], column.type).slice(offset, length)
         yield piece.chunk(0) if piece.num_chunks == 1 else piece.combine_chunks()
-        start += length
 
 
 def _merged(columns: Sequence[pa.Array]) -> list[pa.Array]:
