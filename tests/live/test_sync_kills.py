@@ -106,12 +106,18 @@ def wait_for_files(folder: Path, count: int) -> None:
     raise TimeoutError(f"fewer than {count} data files after a minute")
 
 
-def test_a_followed_stream_ends_well_on_sigterm(tmp_path: Path) -> None:
-    server = KillableServer(tmp_path)
+def copied_server(folder: Path) -> KillableServer:
+    """A started server with an empty stream, and the configuration of a copy of it."""
+    server = KillableServer(folder)
     server.start()
     with server.connected() as connection:
         connection.request(f"STREAM.CREATE.{NAME}", {"name": NAME, "subjects": [f"{NAME}.>"]})
-    configured(tmp_path, {"name": "COPY", "sync": {"server": server.url, "stream": NAME}})
+    configured(folder, {"name": "COPY", "sync": {"server": server.url, "stream": NAME}})
+    return server
+
+
+def test_a_followed_stream_ends_well_on_sigterm(tmp_path: Path) -> None:
+    server = copied_server(tmp_path)
     with Load(server, NAME, SEED):
         process = sync(tmp_path, "--follow")
         wait_for_files(tmp_path, 4)
@@ -139,11 +145,7 @@ sys.exit(main())
 
 
 def test_a_signal_in_a_search_for_messages_ends_a_sync_at_once(tmp_path: Path) -> None:
-    server = KillableServer(tmp_path)
-    server.start()
-    with server.connected() as connection:
-        connection.request(f"STREAM.CREATE.{NAME}", {"name": NAME, "subjects": [f"{NAME}.>"]})
-    configured(tmp_path, {"name": "COPY", "sync": {"server": server.url, "stream": NAME}})
+    server = copied_server(tmp_path)
     with Load(server, NAME, SEED) as load:
         while load.published < 2_000:
             time.sleep(0.05)
