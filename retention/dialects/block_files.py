@@ -6,8 +6,8 @@ A merge of overlapping blocks writes only the places of their rows; their data f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, groupby, pairwise
 from operator import attrgetter
@@ -16,8 +16,6 @@ import numpy as np
 import pyarrow as pa
 
 from retention.core.row_order import (
-    KEY_BEFORE_ALL,
-    in_order,
     is_in_order,
     key_at,
     rows_before,
@@ -31,20 +29,20 @@ from retention.storage import files, scratch_files
 from retention.storage.parallel import in_threads
 
 RUN_BYTES = 64 << 20
-"""Bytes of rows sorted at a time."""
+"""Bytes of rows sorted at a time, if they do not come in order."""
 BLOCK_BYTES = 256 << 10, 4 << 20
 """Minimum and maximum bytes of a block, where rows and gaps allow."""
 LEAST_BLOCKS = 16
-"""The minimum number of blocks per sorted run, if they are not too small; ranges are cut at first
-rows of blocks."""
+"""The minimum number of blocks of rows that were sorted, if they are not too small; ranges are cut at
+first rows of blocks."""
 _GAPS = 32
-"""A block ends if the gap to the next row exceeds 1/32 of the range of its sorted run."""
+"""A block ends if the gap to the next row exceeds 1/32 of the range of the rows written with it."""
 
 
 def write_blocks(
     location: str, batches: Iterable[pa.RecordBatch], dialect: Dialect
 ) -> list[StoredBlock]:
-    """Write rows into a file, in sorted runs; nothing is written if there are none.
+    """Write rows into a file: as they come while they are in order, or else sorted in runs; no rows make no file.
 
     Args:
         location: the file; it has no other writer.
@@ -56,12 +54,10 @@ def write_blocks(
     """
     blocks: list[StoredBlock] = []
     with ExitStack() as stack:
-        sink = None
-        for rows in _runs(batches, dialect.order):
-            sink = sink or stack.enter_context(scratch_files.create(location))
-            ordered = in_order(rows, dialect.order)
-            pack = partial(_pack_rows, sink, location, ordered)
-            blocks += _written(sink, location, ordered, np.arange(len(ordered)), dialect, pack)
+        file = None
+        for rows, rises in _runs(batches, dialect.order):
+            file = file or stack.enter_context(_created(location, dialect))
+            blocks += file.write_ordered(rows) if rises else file.write_sorted(rows)
     return blocks
 
 
@@ -72,10 +68,8 @@ def merge_blocks(location: str, merge: BlockMerge, dialect: Dialect) -> list[Sto
         StorageError: the storage failed.
     """
     rows = _rows_of_merge(merge, dialect.order)
-    places = sorted_places(rows, dialect.order)
-    with scratch_files.create(location) as sink:
-        pack = partial(_pack_places, sink, places)
-        blocks = _written(sink, location, rows, places, dialect, pack)
+    with _created(location, dialect) as file:
+        blocks = file.write_places(rows)
     return [replace(block, merge=merge) for block in blocks]
 
 
@@ -102,27 +96,37 @@ def narrow_of(block: StoredBlock) -> BlockRows:
     return tuple(np.frombuffer(packed, np.int64).reshape(-1, block.rows))
 
 
-def _runs(batches: Iterable[pa.RecordBatch], order: Sequence[str]) -> Iterator[pa.Table]:
-    """Runs of rows to sort together.
+def _runs(
+    batches: Iterable[pa.RecordBatch], order: Sequence[str]
+) -> Iterator[tuple[pa.Table, bool]]:
+    """Rows to write together, and whether they are in order, so that they need no sort.
 
-    A run ends where sorted rows restart from a lower value, as at the next file of a partition.
+    Of rows in order, no more than a block is held. If they restart from a lower value after at least a block, as at
+    the next file of a partition, their rest is no part of what follows.
     """
     held: list[pa.RecordBatch] = []
-    size = 0
-    rises, high = True, KEY_BEFORE_ALL
+    size = risen = 0
+    rises = True
+    last: list[pa.RecordBatch] = []
     for piece in chain.from_iterable(map(_pieces, batches)):
-        rows = pa.Table.from_batches([piece])
-        rises_inside = (rises or size >= RUN_BYTES) and is_in_order(rows, order)
-        begins_anew = rises and rises_inside and key_at(rows, order, 0) < high
-        if size >= RUN_BYTES or (begins_anew and size >= BLOCK_BYTES[1]):
-            yield pa.Table.from_batches(held)
-            held, size, rises, high = [], 0, True, KEY_BEFORE_ALL
-        rises = rises and rises_inside and key_at(rows, order, 0) >= high
-        high = key_at(rows, order, piece.num_rows - 1) if rises else high
+        may_rise = rises or size >= RUN_BYTES
+        follows = may_rise and _is_in_order([*last, piece], order)
+        restarts = may_rise and not follows and bool(last) and _is_in_order([piece], order)
+        is_full = size >= (BLOCK_BYTES[1] if rises else RUN_BYTES)
+        if held and (is_full or (restarts and risen >= BLOCK_BYTES[1])):
+            yield pa.Table.from_batches(held), rises
+            held, size = [], 0
+        rises = (follows and rises) or ((follows or restarts) and not held)
+        risen = piece.nbytes + (risen if follows else 0) if rises else 0
+        last = [piece.slice(piece.num_rows - 1)] if rises else []
         held.append(piece)
         size += piece.nbytes
     if held:
-        yield pa.Table.from_batches(held)
+        yield pa.Table.from_batches(held), rises
+
+
+def _is_in_order(batches: Sequence[pa.RecordBatch], order: Sequence[str]) -> bool:
+    return is_in_order(pa.Table.from_batches(batches), order)
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -131,12 +135,20 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(begin, step)
 
 
-def _ends(laid_by: Array, sizes: Array, *, rises: bool) -> Sequence[int]:
-    """The bounds of blocks in sorted rows: where a block is full, and, if `laid_by` rises, at large gaps."""
+def _ends(laid_by: Array, sizes: Array, wanted: int, *, rises: bool) -> Sequence[int]:
+    """The bounds of blocks in sorted rows: those of equal blocks, and, if `laid_by` rises, large gaps.
+
+    Args:
+        laid_by: of each row.
+        sizes: of each row, in bytes.
+        wanted: the number of equal blocks, if they are neither too small nor too large.
+        rises: whether `laid_by` ascends.
+    """
     least, most = BLOCK_BYTES
     ends = np.cumsum(sizes)
-    room = min(max(int(ends[-1]) // LEAST_BLOCKS, least), most)
-    full = np.searchsorted(ends, np.arange(room, int(ends[-1]) + 1, room))
+    total = int(ends[-1])
+    number = max(total // most, min(wanted, total // least))
+    full = np.searchsorted(ends, total * np.arange(1, number) / max(number, 1))
     bounds = {0, len(sizes), *full.tolist()}
     if rises:
         gap = max(1, (int(laid_by[-1]) - int(laid_by[0])) // _GAPS)
@@ -179,48 +191,76 @@ def _content(block: StoredBlock) -> pa.Buffer:
     return scratch_files.read_range(block.location, begin, block.length - block.narrow)
 
 
-def _written(
-    sink: scratch_files.Sink,
-    location: str,
-    rows: pa.Table,
-    places: Array,
-    dialect: Dialect,
-    pack: Callable[[int, int], None],
-) -> list[StoredBlock]:
-    """Append the rows at sorted places to a file, in blocks; `pack` writes the content of one of them."""
-    columns = (dialect.laid_by, *dialect.also_narrow)
-    laid_by, *others = (rows[name].to_numpy()[places] for name in columns)
-    sizes = dialect.sizes(rows)[places]
-    blocks = []
-    rises = dialect.order[0] == dialect.laid_by
-    for begin, end in pairwise(_ends(laid_by, sizes, rises=rises)):
-        narrow = np.stack([column[begin:end] for column in (laid_by, sizes, *others)])
-        offset = sink.tell()
-        sink.write(pa.py_buffer(narrow))
-        pack(begin, end)
-        blocks.append(
-            StoredBlock(
-                location=location,
-                offset=offset,
-                narrow=narrow.nbytes,
-                length=sink.tell() - offset,
-                rows=end - begin,
-                bytes=int(narrow[1].sum()),
-                first=int(narrow[0, 0]),
-                last=int(narrow[0].max()),
-                low=key_at(rows, dialect.order, int(places[begin])),
-                high=key_at(rows, dialect.order, int(places[end - 1])),
+@dataclass(frozen=True)
+class _BlockFile:
+    """A file of blocks, open for writing."""
+
+    sink: scratch_files.Sink
+    location: str
+    dialect: Dialect
+
+    def write_ordered(self, rows: pa.Table) -> list[StoredBlock]:
+        """Append rows that are in order."""
+        return self._write(rows, np.arange(len(rows)), 1, partial(self._pack, rows.slice))
+
+    def write_sorted(self, rows: pa.Table) -> list[StoredBlock]:
+        """Append rows in order; only those of one block are copied at a time."""
+        # With several chunks, each block would concatenate all of them first.
+        whole = rows.combine_chunks()
+        places = sorted_places(whole, self.dialect.order)
+
+        def taken(begin: int, count: int) -> pa.Table:
+            return whole.take(pa.array(places[begin:][:count]))
+
+        return self._write(whole, places, LEAST_BLOCKS, partial(self._pack, taken))
+
+    def write_places(self, rows: pa.Table) -> list[StoredBlock]:
+        """Append only the places of rows, in order."""
+        places = sorted_places(rows, self.dialect.order)
+
+        def pack(begin: int, count: int) -> None:
+            self.sink.write(pa.py_buffer(places[begin:][:count]))
+
+        return self._write(rows, places, LEAST_BLOCKS, pack)
+
+    def _pack(self, part: Callable[[int, int], pa.Table], begin: int, count: int) -> None:
+        rows, options = part(begin, count), scratch_files.options(self.location)
+        with pa.ipc.new_stream(self.sink, rows.schema, options=options) as stream:
+            stream.write_table(rows)
+
+    def _write(
+        self, rows: pa.Table, places: Array, wanted: int, pack: Callable[[int, int], None]
+    ) -> list[StoredBlock]:
+        """Append the rows at sorted places, in a wanted number of blocks; `pack` writes the content of one of them."""
+        dialect, sink = self.dialect, self.sink
+        columns = (dialect.laid_by, *dialect.also_narrow)
+        laid_by, *others = (rows[name].to_numpy()[places] for name in columns)
+        sizes = dialect.sizes(rows)[places]
+        blocks = []
+        rises = dialect.order[0] == dialect.laid_by
+        for begin, end in pairwise(_ends(laid_by, sizes, wanted, rises=rises)):
+            narrow = np.stack([column[begin:end] for column in (laid_by, sizes, *others)])
+            offset = sink.tell()
+            sink.write(pa.py_buffer(narrow))
+            pack(begin, end - begin)
+            blocks.append(
+                StoredBlock(
+                    location=self.location,
+                    offset=offset,
+                    narrow=narrow.nbytes,
+                    length=sink.tell() - offset,
+                    rows=end - begin,
+                    bytes=int(narrow[1].sum()),
+                    first=int(narrow[0, 0]),
+                    last=int(narrow[0].max()),
+                    low=key_at(rows, dialect.order, int(places[begin])),
+                    high=key_at(rows, dialect.order, int(places[end - 1])),
+                )
             )
-        )
-    return blocks
+        return blocks
 
 
-def _pack_rows(
-    sink: scratch_files.Sink, location: str, rows: pa.Table, begin: int, end: int
-) -> None:
-    with pa.ipc.new_stream(sink, rows.schema, options=scratch_files.options(location)) as stream:
-        stream.write_table(rows.slice(begin, end - begin))
-
-
-def _pack_places(sink: scratch_files.Sink, places: Array, begin: int, end: int) -> None:
-    sink.write(pa.py_buffer(places[begin:end]))
+@contextmanager
+def _created(location: str, dialect: Dialect) -> Iterator[_BlockFile]:
+    with scratch_files.create(location) as sink:
+        yield _BlockFile(sink, location, dialect)

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from retention.core.row_order import KEY_LENGTH
 from retention.dialects import block_files
 from retention.dialects.block_files import merge_blocks, narrow_of, rows_of, write_blocks
 from retention.dialects.jetstream import JetStream
@@ -122,6 +123,40 @@ def test_two_files_in_one_part_do_not_cover_the_one_between(tmp_path: Path) -> N
     entries, blocks = brought_into_order(tmp_path, [[third, first], [second]])
     assert not [entry for entry in entries if isinstance(entry, BlockMerge)]
     assert rows_in(blocks) == first + second + third
+
+
+@pytest.mark.usefixtures("small")
+def test_rows_in_order_are_written_as_they_come(tmp_path: Path) -> None:
+    written = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for first in range(0, 100, 10):
+            yield batch_of([(first + at, "a") for at in range(10)])
+            written.append((tmp_path / "0").exists())
+
+    blocks = write_blocks(str(tmp_path / "0"), batches(), STREAM)
+    assert written[2:] == [True] * 8
+    assert max(block.rows for block in blocks) <= 10
+    assert rows_in(blocks) == [(time, "a") for time in range(100)]
+
+
+@pytest.mark.usefixtures("small")
+def test_no_row_of_files_in_order_is_sorted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(block_files, "sorted_places")
+    ends = [(1_000 * file, 1_000 * file + 53) for file in (1, 0, 2)]
+    batches = [[(time, "a")] for first, end in ends for time in range(first, end)]
+    blocks = write_blocks(str(tmp_path / "0"), map(batch_of, batches), STREAM)
+    assert len(rows_in(blocks)) == 3 * 53
+
+
+@pytest.mark.usefixtures("small")
+def test_rows_whose_keys_are_equal_as_far_as_they_go_are_sorted(tmp_path: Path) -> None:
+    begin = "a" * KEY_LENGTH
+    rows = [(1, begin + end) for end in "dcba"]
+    _, blocks = brought_into_order(tmp_path, [[[row] for row in rows]])
+    assert rows_in(blocks) == rows[::-1]
 
 
 def test_a_block_ends_at_a_gap_of_64_bits(tmp_path: Path) -> None:
