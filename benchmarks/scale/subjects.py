@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -18,13 +18,9 @@ from retention.core.spans import Array
 from retention.datafile.subject_digest import SubjectDigest, pack
 from retention.engines.select import EngineName, Engines
 from retention.inspect.latest import last_seqs
-from retention.planners.subject_shuffle import (
-    DEALT,
-    RANGE_BYTES,
-    DecideRange,
-    Exchange,
-    ShuffledExcess,
-)
+from retention.planners import subject_ranges
+from retention.planners.subject_ranges import DEALT
+from retention.planners.subject_shuffle import DecideRange, Exchange, ShuffledExcess
 from retention.schemas.files import SUBJECT_COUNTS
 from retention.storage import scratch_files
 
@@ -127,12 +123,15 @@ class Subjects:
     def _exchange(self, directory: Path, engine: EngineName) -> ShuffledExcess:
         length = len(pack(SubjectDigest(self.digest(0).drop_columns(["file"]))))
         lengths = [length] * self.spans
-        tasks = [MadeDigests(self, start, end) for start, end in runs_within(lengths, RANGE_BYTES)]
+        tasks = [
+            MadeDigests(self, start, end)
+            for start, end in runs_within(lengths, subject_ranges.RANGE_BYTES)
+        ]
         decide = DecideRange(LIMIT, np.arange(self.spans), self.spans)
         with Engines(engine) as engines:
             picked = engines.pick("auto", sum(lengths), 0)
             exchange = Exchange(picked, decide, str(directory))
-            return exchange.excess(made_digests, tasks, [length * len(task) for task in tasks])
+            return exchange.excess(made_digest, tasks, [[length] * len(task) for task in tasks])
 
     def _check(self, excess: ShuffledExcess) -> dict[str, Any]:
         share = self.subjects // self.spans
@@ -184,6 +183,6 @@ class MadeDigests:
         return self.end - self.start
 
 
-def made_digests(task: MadeDigests) -> Iterator[pa.Table]:
-    """Generate the digest of each span of a task."""
-    return (task.shape.digest(span).combine_chunks() for span in range(task.start, task.end))
+def made_digest(task: MadeDigests, at: int) -> pa.Table:
+    """Generate the digest of one span of a task."""
+    return task.shape.digest(task.start + at).combine_chunks()

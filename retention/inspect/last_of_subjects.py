@@ -11,7 +11,7 @@ import pyarrow as pa
 from retention.core.hash_buckets import hash_buckets
 from retention.engine_port import Part
 from retention.engines.spool import Spool
-from retention.planners.subject_shuffle import packed, unpacked
+from retention.planners.packed_rows import packed, unpacked
 from retention.schemas.files import SUBJECT_COUNTS
 
 HELD_SUBJECTS = 1 << 20

@@ -130,8 +130,8 @@ class StoredDigest:
     """The subject digest of one file, stored with others in a file of a task."""
 
     place: str
-    number: InventoryRow
-    """The file's row number in the inventory."""
+    at: int
+    """Its number among those in the file."""
     owner: object = field(default=None, compare=False)
     """The scratch directory; deleted when the last reference to it ends."""
 
@@ -144,8 +144,7 @@ def digest_in(digest: pa.Table | StoredDigest) -> pa.Table:
     """A subject digest, shape `SUBJECT_COUNTS`, read if it is stored."""
     if not isinstance(digest, StoredDigest):
         return digest
-    table = scratch_files.read_table(digest.place)
-    return table.filter(pc.equal(table["file"], digest.number)).drop_columns(["file"])
+    return scratch_files.read_table_at(digest.place, digest.at)
 
 
 def all_remaining(inventory: Inventory) -> RemainingMessages:

@@ -158,12 +158,8 @@ class ResultSpill:
         if sum(map(len, tables.values())) <= self.most_in_memory:
             return tables
         place = scratch_files.new_place(self.directory, f"digests-{answer.span}")
-        numbered = (
-            table.add_column(0, "file", pa.array(np.full(len(table), number), pa.int64()))
-            for number, table in tables.items()
-        )
-        scratch_files.write_table(place, pa.concat_tables(numbered))
-        return {number: StoredDigest(place, number) for number in tables}
+        scratch_files.write_tables(place, list(tables.values()))
+        return {number: StoredDigest(place, at) for at, number in enumerate(tables)}
 
 
 def _owned(answer: Told, scratch: ScratchDirectory) -> Told:

@@ -9,14 +9,13 @@ until the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from retention.context.context import OpenedStream
 from retention.core.integer_sort import distinct_in_order
@@ -32,7 +31,17 @@ from retention.plan.remaining import (
     StoredDigest,
     digest_in,
 )
+from retention.planners import subject_ranges
+from retention.planners.packed_rows import packed, unpacked
 from retention.planners.scratch import new_scratch
+from retention.planners.subject_ranges import (
+    DEALT,
+    Read,
+    bounds_of,
+    deal_subjects,
+    dealt_rows,
+    sampled,
+)
 from retention.rules.jetstream.max_msgs_per_subject import (
     KeepCounts,
     KeepLast,
@@ -47,33 +56,12 @@ from retention.stores.sidecar import subject_digests
 
 HELD_BYTES = 128 << 20
 """The maximum total length of digests to decide in this process."""
-RANGE_BYTES = 16 << 20
-"""The approximate length of digests per range; they take several times as much in memory."""
-SAMPLES = 64
-"""The subjects of a sample per range."""
 
-DEALT = pa.schema(
-    [
-        pa.field("file", pa.int64()),
-        pa.field("subject", pa.string()),
-        pa.field("messages", pa.int64()),
-        pa.field("last_seq", pa.int64()),
-    ]
-)
-"""Digests to shuffle: `file` is the number of a file with remaining messages, ascending."""
-
-_HALVES = ("low", "high")
-_CUT = pa.schema([*list(DEALT)[:-1], *(pa.field(half, pa.uint32()) for half in _HALVES)])
-"""`DEALT` with the halves of `last_seq`, for which LZ4 takes a tenth of the time."""
 _DECIDED = pa.schema([*list(DEALT)[1:], pa.field("beyond", pa.int64())])
 _KEEP_LAST = pa.schema([pa.field("seq", pa.int64())])
 _KEEP_COUNTS = pa.schema([pa.field("subject", pa.string()), pa.field("count", pa.int64())])
 _STAY, _GO = {b"counts": b"stay"}, {b"counts": b"go"}
-_NO_SUBJECTS = pa.nulls(0, pa.string())
 Asked = TypeVar("Asked")
-
-_GOLDEN = (5**0.5 - 1) / 2
-"""Multiples of it, modulo one, are evenly spread, also within equal parts of the interval."""
 
 
 @dataclass(frozen=True)
@@ -144,64 +132,14 @@ def with_fetched_shares(question: Asked) -> Asked:
     return replace(question, parts=parts)
 
 
-def digests_of(task: DealTask) -> Iterator[pa.Table]:
-    """The digest of each file of a task, shape `DEALT`, sorted by subject."""
-    given = zip(task.files, task.messages, task.digests, strict=True)
-    for at, (file, messages, digest) in enumerate(given):
-        counted = subject_digests.digest_of(file, messages) if digest is None else digest_in(digest)
-        numbers = pa.array(np.full(len(counted), task.first + at), pa.int64())
-        yield counted.add_column(0, DEALT.field("file"), numbers).cast(DEALT).combine_chunks()
-
-
-def sampled(read: Callable[[Task], Iterable[pa.Table]], sample: tuple[Task, int]) -> pa.Array:
-    """A number of subjects, evenly spread over the rows of the digests of a task.
-
-    Args:
-        read: the digests of a task, shape `DEALT`.
-        sample: the task, and the number.
-    """
-    task, wanted = sample
-    subjects = pa.concat_tables([DEALT.empty_table(), *read(task)])["subject"]
-    wanted = min(wanted, len(subjects))
-    places = (np.arange(wanted) * _GOLDEN % 1 * len(subjects)).astype(np.int64)
-    return subjects.take(pa.array(places)).combine_chunks()
-
-
-def bounds_of(samples: Iterable[pa.Array], ranges: int) -> pa.Array:
-    """The first subject of each range but the first, ascending; fewer ranges, if a few subjects have most rows.
-
-    >>> bounds_of([pa.array(["a", "d"]), pa.array(["b", "c"])], 2).to_pylist()
-    ['c']
-    """
-    subjects = pa.concat_arrays([_NO_SUBJECTS, *samples]).sort()
-    ranges = min(ranges, len(subjects))
-    places = [len(subjects) * number // ranges for number in range(1, ranges)]
-    return subjects.take(pa.array(places, pa.int64())).unique()
-
-
-def deal_subjects(
-    read: Callable[[Task], Iterable[pa.Table]], bounds: pa.Array, task: Task
-) -> Iterator[Part]:
-    """Cut the digests of a task into ranges of subjects; contents are batches for `DecideRange`.
-
-    Args:
-        read: the digests of a task, shape `DEALT`, each sorted by subject.
-        bounds: as from `bounds_of`.
-        task: the digests to cut.
-    """
-    digests = [_halved(digest) for digest in read(task)]
-    ends = [
-        [0, *pc.search_sorted(digest["subject"].chunk(0), bounds).to_pylist(), len(digest)]
-        for digest in digests
-    ]
-    for number in range(len(bounds) + 1):
-        parts = [
-            digest.slice(end[number], end[number + 1] - end[number])
-            for digest, end in zip(digests, ends, strict=True)
-            if end[number + 1] > end[number]
-        ]
-        if parts:
-            yield number, packed(pa.concat_tables(parts))
+def digest_at(task: DealTask, at: int) -> pa.Table:
+    """The digest of one file of a task, shape `DEALT`, sorted by subject."""
+    digest, messages = task.digests[at], task.messages[at]
+    counted = (
+        subject_digests.digest_of(task.files[at], messages) if digest is None else digest_in(digest)
+    )
+    numbers = pa.array(np.full(len(counted), task.first + at), pa.int64())
+    return counted.add_column(0, DEALT.field("file"), numbers).cast(DEALT).combine_chunks()
 
 
 @dataclass(frozen=True)
@@ -220,7 +158,7 @@ class DecideRange:
     def __call__(self, number: int, contents: Sequence[bytes]) -> Iterator[Part]:
         """The parts of a range's spans; contents are batches of `deal_subjects`."""
         del number
-        counts = _whole(unpacked(contents, _CUT))
+        counts = dealt_rows(contents)
         excess = surplus(self.limit, counts, self.span_of_file, self.spans)
         yield self.spans, _number(excess.subjects)
         for span, held in enumerate(excess.held):
@@ -269,28 +207,24 @@ class Exchange:
     """The directory for the files of spans with removals."""
 
     def excess(
-        self,
-        read: Callable[[Task], Iterable[pa.Table]],
-        tasks: Sequence[Task],
-        weights: Sequence[int],
+        self, read: Read[Task], tasks: Sequence[Task], lengths: Sequence[Sequence[int]]
     ) -> ShuffledExcess:
         """Count the removals of each span.
 
         Args:
-            read: the digests of a task, shape `DEALT`, each sorted by subject; picklable.
+            read: reads a digest; picklable.
             tasks: the digests, in the order of files.
-            weights: the length of the digests of each task.
+            lengths: the length of each digest of each task.
         """
         spans, limit = self.decide.spans, self.decide.limit
-        wanted = [max(1, SAMPLES * weight // RANGE_BYTES) for weight in weights]
-        samples = list(zip(tasks, wanted, strict=True))
+        digests, weights = list(zip(tasks, lengths, strict=True)), list(map(sum, lengths))
         bounds = bounds_of(
-            self.engine.map(partial(sampled, read), samples, weights),
-            -(-sum(weights) // RANGE_BYTES),
+            self.engine.map(partial(sampled, read), digests, weights),
+            -(-sum(weights) // subject_ranges.RANGE_BYTES),
         )
         decided = self.engine.shuffle(
             partial(deal_subjects, read, bounds),
-            tasks,
+            digests,
             weights,
             Gathering(self.decide, len(bounds) + 1),
             Gathering(GatherSpan(limit, spans, self.directory), min(len(bounds) + 1, spans)),
@@ -323,57 +257,18 @@ def _shuffled(
             tuple(messages[start:end]),
             tuple(left.digests.get(RemainingRow(number)) for number in range(start, end)),
         )
-        for start, end in runs_within(lengths, RANGE_BYTES)
+        for start, end in runs_within(lengths, subject_ranges.RANGE_BYTES)
     ]
     scratch = new_scratch(opened, engine)
     engines.at_end(scratch.close)
     decide = DecideRange(limit, spans.span_of_file, len(spans))
     return Exchange(engine, decide, scratch.location).excess(
-        digests_of, deals, [sum(lengths[task.first :][: len(task.files)]) for task in deals]
+        digest_at, deals, [lengths[task.first :][: len(task.files)] for task in deals]
     )
-
-
-def _halved(digest: pa.Table) -> pa.Table:
-    halves = digest["last_seq"].to_numpy().view(np.uint32).reshape(-1, 2).T
-    return pa.table([*digest.columns[:-1], *map(np.ascontiguousarray, halves)], schema=_CUT)
-
-
-def _whole(rows: pa.Table) -> pa.Table:
-    halves = np.empty((len(rows), 2), dtype=np.uint32)
-    for at, half in enumerate(_HALVES):
-        halves[:, at] = rows[half].to_numpy()
-    last_seq = pa.array(halves.view(np.int64).ravel())
-    return rows.drop_columns(list(_HALVES)).append_column(DEALT.field("last_seq"), last_seq)
 
 
 def _number(number: int) -> bytes:
     return number.to_bytes(8, "little")
-
-
-def packed(table: pa.Table) -> bytes:
-    """A table as one compressed batch without schema, because a shuffle moves very many of them; empty for no rows."""
-    if not table.num_rows:
-        return b""
-    [batch] = table.combine_chunks().to_batches()
-    content = batch.serialize()
-    return len(content).to_bytes(8, "little") + pa.compress(content, "lz4", asbytes=True)
-
-
-def unpacked(contents: Sequence[bytes], schema: pa.Schema) -> pa.Table:
-    """The rows in the contents of parts, in order."""
-    return pa.Table.from_batches(
-        [
-            pa.ipc.read_record_batch(_decompressed(content), schema)
-            for content in contents
-            if content
-        ],
-        schema,
-    )
-
-
-def _decompressed(content: bytes) -> pa.Buffer:
-    length = int.from_bytes(content[:8], "little")
-    return pa.decompress(memoryview(content)[8:], length, "lz4")
 
 
 def _write_share(location: str, share: KeepCounts | KeepLast) -> None:

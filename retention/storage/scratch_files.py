@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from retention.storage import files
 from retention.storage.errors import as_storage_errors
+
+_LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class Sink(Protocol):
@@ -60,12 +62,31 @@ def write_table(location: str, table: pa.Table) -> None:
     Raises:
         StorageError: the storage failed.
     """
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with (
-        create(location) as sink,
-        pa.ipc.new_file(sink, table.schema, options=options) as out,
-    ):
+    with create(location) as sink, pa.ipc.new_file(sink, table.schema, options=_LZ4) as out:
         out.write_table(table)
+
+
+def write_tables(location: str, tables: Sequence[pa.Table]) -> None:
+    """Write tables of one schema, compressed; each can be read alone.
+
+    Raises:
+        StorageError: the storage failed.
+    """
+    with create(location) as sink, pa.ipc.new_file(sink, tables[0].schema, options=_LZ4) as out:
+        for table in tables:
+            columns = [column.combine_chunks() for column in table.columns]
+            out.write_batch(pa.RecordBatch.from_arrays(columns, schema=table.schema))
+
+
+def read_table_at(location: str, at: int) -> pa.Table:
+    """Read one of the tables of a file of `write_tables` back.
+
+    Raises:
+        FileNotFoundError: it was deleted.
+        StorageError: the storage failed.
+    """
+    with files.reading(location) as source:
+        return pa.Table.from_batches([pa.ipc.open_file(source).get_batch(at)])
 
 
 def read_table(location: str) -> pa.Table:

@@ -14,7 +14,7 @@ from benchmarks.scale.logged_files import LoggedFiles
 from benchmarks.scale.step import Work, WrongError
 from benchmarks.scale.subjects import MESSAGES, Subjects
 from retention.consumers.ack_subject import parse
-from retention.planners import subject_shuffle
+from retention.planners import subject_ranges
 
 FEW_SUBJECTS = Subjects(subjects=2_000, spans=40, each=2)
 STEPS = ["max_msgs_per_subject", "num_subjects of state"]
@@ -35,7 +35,7 @@ def carry_out(work: Work, place: Path) -> list[str]:
 def test_the_exchange_of_made_digests_is_right(
     each: int, range_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subject_shuffle, "RANGE_BYTES", range_bytes)
+    monkeypatch.setattr(subject_ranges, "RANGE_BYTES", range_bytes)
     assert carry_out(replace(FEW_SUBJECTS, each=each), tmp_path) == STEPS
 
 

@@ -27,7 +27,7 @@ from retention.engines.spark.engine import (
 )
 from retention.errors import DamagedError, StorageError
 from retention.plan.planfile import save_plans
-from retention.planners import probe, scratch, subject_shuffle
+from retention.planners import probe, scratch, subject_ranges, subject_shuffle
 from retention.rules.requests import Delete, Purge, Request
 from tests.retention.planners.test_interest import progress, stand
 from tests.support.laying import SECOND, START, File, Laid, held, lay, warehouse_with
@@ -209,7 +209,7 @@ def test_subjects_dealt_out_among_tasks_change_no_plan(
 
     whole = plan_id("local")
     monkeypatch.setattr(subject_shuffle, "HELD_BYTES", 0)
-    monkeypatch.setattr(subject_shuffle, "RANGE_BYTES", 2_000)
+    monkeypatch.setattr(subject_ranges, "RANGE_BYTES", 2_000)
     assert [plan_id(engine) for engine in ENGINES] == [whole, whole]
     left = tmp_path / "w" / "streams" / "ORDERS" / "_retention" / scratch.DIRECTORY
     assert [path for path in left.rglob("*") if path.is_file()] == []

@@ -10,7 +10,7 @@ import pytest
 from retention.core.units import HOUR
 from retention.inspect import state
 from retention.inspect.subject_count import count_subjects
-from retention.planners import subject_shuffle
+from retention.planners import subject_ranges, subject_shuffle
 from tests.support.sandboxes import NOW, opened
 
 SETTINGS = {"name": "ORDERS", "subjects": ["orders.>"]}
@@ -21,7 +21,7 @@ def test_subjects_are_counted_in_memory_and_by_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int
 ) -> None:
     monkeypatch.setattr(subject_shuffle, "HELD_BYTES", held)
-    monkeypatch.setattr(subject_shuffle, "RANGE_BYTES", 1_000)
+    monkeypatch.setattr(subject_ranges, "RANGE_BYTES", 1_000)
     stream = opened(tmp_path, SETTINGS, segment_span="1m").stream("ORDERS")
     choose = random.Random(5)
     subjects = [f"orders.{choose.randrange(40)}" for _ in range(90)]

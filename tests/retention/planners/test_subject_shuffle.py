@@ -1,18 +1,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 from retention.apply.orphans import orphans
-from retention.core.neighbours import runs_within
 from retention.engines.select import Engines
-from retention.planners import subject_shuffle
+from retention.planners import subject_ranges, subject_shuffle
 from retention.planners.table import plan_table
 from tests.support.laying import SECOND, START, File, Laid, lay, warehouse_with
 
@@ -42,7 +37,7 @@ def test_dealing_subjects_out_changes_no_plan(
     warehouse = warehouse_with(folder, "delta", NOW, "local", max_msgs_per_subject=limit)
     whole = warehouse.stream("ORDERS").plan().plan
     monkeypatch.setattr(subject_shuffle, "HELD_BYTES", 0)
-    monkeypatch.setattr(subject_shuffle, "RANGE_BYTES", range_bytes)
+    monkeypatch.setattr(subject_ranges, "RANGE_BYTES", range_bytes)
     monkeypatch.setattr(tempfile, "tempdir", str(folder.parent))
     dealt = warehouse.stream("ORDERS").plan()
     assert dealt.plan.plan_id == whole.plan_id
@@ -84,57 +79,3 @@ def test_what_a_killed_pass_left_of_an_exchange_is_an_orphan(folder: Path) -> No
     left.parent.mkdir(parents=True)
     left.touch()
     assert [orphan.location for orphan in orphans(opened)] == [str(left)]
-
-
-def digest(file: int, subjects: Sequence[str]) -> pa.Table:
-    count = len(subjects)
-    columns = [np.full(count, file), sorted(subjects), np.ones(count), np.arange(count)]
-    return pa.table(
-        dict(zip(subject_shuffle.DEALT.names, columns, strict=True)), subject_shuffle.DEALT
-    )
-
-
-SHAPES = {
-    "the same subjects in all files": [[f"s.{number}" for number in range(4_000)]] * 20,
-    "new subjects in each file": [
-        [f"s.{number:06}" for number in range(4_000 * file, 4_000 * (file + 1))]
-        for file in range(20)
-    ],
-    "a large file of other subjects": [[f"s.{number}" for number in range(2_000)]] * 10
-    + [[f"t.{number}" for number in range(60_000)]],
-    "many small files": [
-        [f"s.{number * 7_919 % 80_000}" for number in range(at, at + 50)]
-        for at in range(0, 80_000, 50)
-    ],
-}
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_ranges_have_about_the_same_number_of_rows(shape: str) -> None:
-    digests = [digest(file, subjects) for file, subjects in enumerate(SHAPES[shape])]
-    ends = runs_within([one.num_rows for one in digests], 5_000)
-    tasks = [digests[start:end] for start, end in ends]
-    rows = [sum(one.num_rows for one in task) for task in tasks]
-    samples = [
-        subject_shuffle.sampled(iter, (task, subject_shuffle.SAMPLES * count // 5_000))
-        for task, count in zip(tasks, rows, strict=True)
-    ]
-    bounds = subject_shuffle.bounds_of(samples, sum(rows) // 5_000)
-    ranges = np.zeros(len(bounds) + 1, np.int64)
-    for task in tasks:
-        places = pc.search_sorted(bounds, pa.concat_tables(task)["subject"], side="right")
-        ranges += np.bincount(places.to_numpy(), minlength=len(ranges))
-    assert ranges.max() < 1.5 * ranges.mean()
-
-
-def test_digests_without_rows_have_one_range() -> None:
-    nothing = subject_shuffle.sampled(iter, ([digest(0, [])], 3))
-    bounds = subject_shuffle.bounds_of([nothing], 3)
-    assert len(bounds) == 0
-    assert list(subject_shuffle.deal_subjects(iter, bounds, [digest(0, [])])) == []
-
-
-def test_one_subject_has_one_range() -> None:
-    bounds = subject_shuffle.bounds_of([pa.array(["s"] * 100), pa.array(["s"])], 9)
-    parts = subject_shuffle.deal_subjects(iter, bounds, [digest(0, ["s"]), digest(1, ["s"])])
-    assert [number for number, _ in parts] == [1]
