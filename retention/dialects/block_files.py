@@ -35,8 +35,6 @@ BLOCK_BYTES = 256 << 10, 4 << 20
 LEAST_BLOCKS = 16
 """The minimum number of blocks of rows that were sorted, if they are not too small; ranges are cut at
 first rows of blocks."""
-_GAPS = 32
-"""A block ends if the gap to the next row exceeds 1/32 of the range of the rows written with it."""
 
 
 def write_blocks(
@@ -141,7 +139,8 @@ def _ends(laid_by: Array, sizes: Array, wanted: int, *, rises: bool) -> Sequence
     Args:
         laid_by: of each row.
         sizes: of each row, in bytes.
-        wanted: the number of equal blocks, if they are neither too small nor too large.
+        wanted: the number of equal blocks, if they are neither too small nor too large; a gap is large from half of
+            the range of such a block on.
         rises: whether `laid_by` ascends.
     """
     least, most = BLOCK_BYTES
@@ -151,7 +150,7 @@ def _ends(laid_by: Array, sizes: Array, wanted: int, *, rises: bool) -> Sequence
     full = np.searchsorted(ends, total * np.arange(1, number) / max(number, 1))
     bounds = {0, len(sizes), *full.tolist()}
     if rises:
-        gap = max(1, (int(laid_by[-1]) - int(laid_by[0])) // _GAPS)
+        gap = max(1, (int(laid_by[-1]) - int(laid_by[0])) // (2 * wanted))
         # Unsigned, because a difference may exceed 63 bits.
         gaps = np.diff(laid_by.view(np.uint64)) > np.uint64(gap)
         bounds.update((np.flatnonzero(gaps) + 1).tolist())

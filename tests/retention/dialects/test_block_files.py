@@ -140,6 +140,12 @@ def test_rows_in_order_are_written_as_they_come(tmp_path: Path) -> None:
     assert rows_in(blocks) == [(time, "a") for time in range(100)]
 
 
+def test_bursts_of_rows_in_order_share_a_block(tmp_path: Path) -> None:
+    batches = [[(1_000_000 * burst + at, "a") for at in range(50)] for burst in range(20)]
+    [block] = write_blocks(str(tmp_path / "0"), map(batch_of, batches), STREAM)
+    assert block.rows == 1_000
+
+
 @pytest.mark.usefixtures("small")
 def test_no_row_of_files_in_order_is_sorted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
