@@ -146,8 +146,8 @@ def _ends(laid_by: Array, sizes: Array, wanted: int, *, rises: bool) -> Sequence
     least, most = BLOCK_BYTES
     ends = np.cumsum(sizes)
     total = int(ends[-1])
-    number = max(total // most, min(wanted, total // least))
-    full = np.searchsorted(ends, total * np.arange(1, number) / max(number, 1))
+    number = max(-(-total // most), min(wanted, total // least))
+    full = np.searchsorted(ends, total * np.arange(1, number) / number)
     bounds = {0, len(sizes), *full.tolist()}
     if rises:
         gap = max(1, (int(laid_by[-1]) - int(laid_by[0])) // (2 * wanted))

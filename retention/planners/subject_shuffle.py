@@ -132,7 +132,7 @@ def with_fetched_shares(question: Asked) -> Asked:
     return replace(question, parts=parts)
 
 
-def digest_at(task: DealTask, at: int) -> pa.Table:
+def dealt_digest(task: DealTask, at: int) -> pa.Table:
     """The digest of one file of a task, shape `DEALT`, sorted by subject."""
     digest, messages = task.digests[at], task.messages[at]
     counted = (
@@ -263,7 +263,7 @@ def _shuffled(
     engines.at_end(scratch.close)
     decide = DecideRange(limit, spans.span_of_file, len(spans))
     return Exchange(engine, decide, scratch.location).excess(
-        digest_at, deals, [lengths[task.first :][: len(task.files)] for task in deals]
+        dealt_digest, deals, [lengths[task.first :][: len(task.files)] for task in deals]
     )
 
 

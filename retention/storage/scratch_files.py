@@ -132,7 +132,7 @@ def read_range(location: str, offset: int, length: int) -> pa.Buffer:
 
 def options(location: str) -> pa.ipc.IpcWriteOptions:
     """Options of a file's Arrow streams: compression pays off on a network, not in a disk's cache."""
-    return pa.ipc.IpcWriteOptions(compression="lz4" if files.is_remote(location) else None)
+    return _LZ4 if files.is_remote(location) else pa.ipc.IpcWriteOptions()
 
 
 def _clear(location: str) -> None:

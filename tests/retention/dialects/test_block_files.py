@@ -137,6 +137,8 @@ def test_rows_in_order_are_written_as_they_come(tmp_path: Path) -> None:
     blocks = write_blocks(str(tmp_path / "0"), batches(), STREAM)
     assert written[2:] == [True] * 8
     assert max(block.rows for block in blocks) <= 10
+    row = blocks[0].bytes // blocks[0].rows
+    assert max(block.bytes for block in blocks) < block_files.BLOCK_BYTES[1] + row
     assert rows_in(blocks) == [(time, "a") for time in range(100)]
 
 
